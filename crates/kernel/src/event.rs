@@ -1,0 +1,226 @@
+//! Events: the history of a job, one immutable fact each.
+//!
+//! Every transition writes its events in the transaction that changes the row. An event says what
+//! happened, from which state to which, why, when and by whom. It carries digests of payloads, never
+//! payloads. Within a job events are numbered 1, 2, 3 … without a gap.
+
+use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Cause, Digest, DlqId, Epoch, Failure, JobId, Principal, Refusal, Spec, State, Timestamp,
+    TraceId, WorkerId, job::Wait,
+};
+
+/// One fact of a job's history.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// The job it speaks of.
+    pub job_id: JobId,
+    /// Its place in the job's history, from 1.
+    pub number: u64,
+    /// When it happened, by the store's clock.
+    pub at: Timestamp,
+    /// Why.
+    pub cause: Cause,
+    /// The state before; none at creation.
+    pub from: Option<State>,
+    /// The state after.
+    pub to: State,
+    /// The attempt it belongs to. The event into `retry_scheduled` has the attempt that failed.
+    pub attempt: u32,
+    /// Retries used so far.
+    pub retry_count: u32,
+    /// The last epoch granted.
+    pub epoch: Epoch,
+    /// Had the job ever started, before this event?
+    pub started: bool,
+    /// Who did it.
+    pub actor: Actor,
+    /// The trace of the request behind it, where it brought one; else the job's own counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<TraceId>,
+    /// What else is worth knowing.
+    pub fact: Fact,
+}
+
+impl Event {
+    /// Had the job ever started, after this event?
+    pub fn started_after(&self) -> bool {
+        self.started || self.cause == Cause::Started
+    }
+
+    /// Did the job's state change?
+    pub fn is_move(&self) -> bool {
+        self.from != Some(self.to)
+    }
+}
+
+/// What an event knows beyond cause and states: all that the row needs to be rebuilt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Fact {
+    /// Cause and states say it all.
+    Plain,
+    /// The job was created.
+    Created {
+        /// What was asked for.
+        spec: Arc<Spec>,
+        /// Its first attempt: 1, or more for a task that ran before.
+        attempt: u32,
+    },
+    /// A lease was granted.
+    Claimed {
+        /// The new epoch.
+        epoch: Epoch,
+        /// Who holds the lease.
+        worker: WorkerId,
+    },
+    /// The execution was cut off.
+    Interrupted {
+        /// Does it count towards `max_interruptions`?
+        counted: bool,
+    },
+    /// The handler ended well.
+    Finished {
+        /// The identity of the settle.
+        settle: Digest,
+        /// The digest of the result.
+        result: Option<Digest>,
+        /// The digest of what is left to do.
+        remaining: Option<Digest>,
+    },
+    /// The job parked.
+    Parked {
+        /// What it waits for.
+        wait: Wait,
+    },
+    /// The job woke.
+    Woken {
+        /// The digest of what the signal brought.
+        payload: Option<Digest>,
+    },
+    /// A retry was scheduled.
+    Retry {
+        /// What failed.
+        failure: Failure,
+        /// When the retry is due.
+        next_retry_at: Timestamp,
+        /// The identity of the settle, if one reported it.
+        settle: Option<Digest>,
+    },
+    /// One of the three events of the way to the dead letters.
+    Buried {
+        /// The dead letter.
+        dlq_id: DlqId,
+        /// The state in which the way began.
+        began_in: State,
+        /// Why it began.
+        why: Cause,
+        /// What failed.
+        failure: Failure,
+        /// The identity of the settle, if one reported it.
+        settle: Option<Digest>,
+    },
+    /// Someone asked to cancel it.
+    CancelRequested {
+        /// In the words of whoever asked.
+        reason: Option<String>,
+        /// When it is cancelled all the same.
+        grace_until: Timestamp,
+    },
+    /// The job was cancelled.
+    Cancelled {
+        /// In the words of whoever cancelled.
+        reason: Option<String>,
+        /// What ran out, if nobody asked for it.
+        failure: Option<Failure>,
+        /// The identity of the settle, if the handler reported it.
+        settle: Option<Digest>,
+    },
+    /// The handler saved its progress.
+    Checkpoint {
+        /// The digest of the saved state.
+        state: Digest,
+    },
+}
+
+/// Who acts, and in which request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct By {
+    /// Who acts.
+    pub actor: Actor,
+    /// The trace of the request, if it brought one.
+    pub trace_id: Option<TraceId>,
+}
+
+impl From<Actor> for By {
+    fn from(actor: Actor) -> Self {
+        Self { actor, trace_id: None }
+    }
+}
+
+/// Who acts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub enum Actor {
+    /// A worker session.
+    Worker(WorkerId),
+    /// The part that looks after jobs whose worker is gone.
+    Recovery,
+    /// The part that looks after time.
+    Scheduler,
+    /// A person or a program, by name.
+    User(Principal),
+}
+
+impl fmt::Display for Actor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Actor::Worker(id) => write!(f, "worker:{id}"),
+            Actor::Recovery => f.write_str("recovery"),
+            Actor::Scheduler => f.write_str("scheduler"),
+            Actor::User(name) => write!(f, "user:{name}"),
+        }
+    }
+}
+
+impl From<Actor> for String {
+    fn from(actor: Actor) -> String {
+        actor.to_string()
+    }
+}
+
+impl TryFrom<String> for Actor {
+    type Error = Refusal;
+
+    fn try_from(text: String) -> Result<Self, Refusal> {
+        match text.split_once(':') {
+            Some(("worker", id)) => WorkerId::new(id).map(Actor::Worker),
+            Some(("user", name)) => Principal::new(name).map(Actor::User),
+            None if text == "recovery" => Ok(Actor::Recovery),
+            None if text == "scheduler" => Ok(Actor::Scheduler),
+            _ => Err(Refusal::invalid(
+                "actor",
+                "must be worker:<id>, recovery, scheduler or user:<name>",
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_actor_reads_back_as_it_was_written() {
+        for text in ["worker:w1:2", "recovery", "scheduler", "user:alice"] {
+            let actor = Actor::try_from(text.to_owned()).unwrap();
+            assert_eq!(String::from(actor), text);
+        }
+        for text in ["", "worker:", "alice", "user", "robot:x", "recovery:x", "scheduler:"] {
+            assert!(Actor::try_from(text.to_owned()).is_err(), "{text:?} was taken");
+        }
+    }
+}

@@ -1,0 +1,391 @@
+//! Names of things, each its own type, so that a queue can never be passed where a kind is meant.
+//!
+//! Ids are made outside (from time and randomness) and come in as values. Text is bounded and free of
+//! control characters, so every name can be stored, logged and shown as it is.
+
+use std::{fmt, str::FromStr, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Refusal;
+
+/// A 128-bit id with a prefix, written as 26 characters of Crockford's base 32, which sort like the id.
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(into = "String", try_from = "String")]
+        pub struct $name(u128);
+
+        impl $name {
+            /// What its text begins with.
+            pub const PREFIX: &'static str = $prefix;
+
+            /// Wraps 128 bits, usually those of a version 7 UUID.
+            pub const fn from_u128(bits: u128) -> Self {
+                Self(bits)
+            }
+
+            /// The bits, as a store keeps them.
+            pub const fn as_u128(self) -> u128 {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "{}"), base32(self.0))
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = Refusal;
+
+            fn from_str(text: &str) -> Result<Self, Refusal> {
+                let digits = text.strip_prefix($prefix).ok_or_else(|| {
+                    Refusal::invalid("id", concat!("must begin with \"", $prefix, "\""))
+                })?;
+                parse_base32(digits).map(Self).ok_or_else(|| {
+                    Refusal::invalid("id", "must end in 26 characters of base 32, as it was given out")
+                })
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> String {
+                id.to_string()
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = Refusal;
+
+            fn try_from(text: String) -> Result<Self, Refusal> {
+                text.parse()
+            }
+        }
+    };
+}
+
+id!(
+    /// One job, for its whole life.
+    JobId, "job_"
+);
+id!(
+    /// One dead letter.
+    DlqId, "dlq_"
+);
+id!(
+    /// One claim: the same claim again gets the same leases.
+    ClaimId, "claim_"
+);
+
+impl DlqId {
+    /// The letter of a job. A job fails once at the most, so its id names the letter too.
+    pub fn of_job(job_id: JobId) -> Self {
+        Self(job_id.0)
+    }
+}
+
+const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+
+fn base32(bits: u128) -> String {
+    (0..26).rev().map(|place| char::from(ALPHABET[(bits >> (place * 5)) as usize & 31])).collect()
+}
+
+fn parse_base32(text: &str) -> Option<u128> {
+    // 26 digits hold 130 bits; the first may use only three of its five.
+    if text.len() != 26 || text.as_bytes()[0] > b'7' {
+        return None;
+    }
+    text.bytes().try_fold(0u128, |bits, byte| {
+        let digit = ALPHABET.iter().position(|known| *known == byte)?;
+        Some(bits << 5 | digit as u128)
+    })
+}
+
+/// Bounded text: not empty, at most `$max` bytes, no control characters.
+macro_rules! text {
+    ($(#[$doc:meta])* $name:ident, $field:literal, $max:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(into = "String", try_from = "String")]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// The longest text it takes, in bytes.
+            pub const MAX_BYTES: usize = $max;
+
+            /// Checks the text and takes it.
+            pub fn new(text: impl AsRef<str>) -> Result<Self, Refusal> {
+                let text = text.as_ref();
+                if let Some(why) = unfit(text, Self::MAX_BYTES) {
+                    return Err(Refusal::invalid($field, why));
+                }
+                Ok(Self(text.into()))
+            }
+
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&*self.0, f)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(text: $name) -> String {
+                text.0.as_ref().to_owned()
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = Refusal;
+
+            fn try_from(text: String) -> Result<Self, Refusal> {
+                Self::new(text)
+            }
+        }
+    };
+}
+
+fn unfit(text: &str, max_bytes: usize) -> Option<String> {
+    if text.is_empty() {
+        Some("must not be empty".to_owned())
+    } else if text.len() > max_bytes {
+        Some(format!("must be at most {max_bytes} bytes long, not {}", text.len()))
+    } else if text.chars().any(char::is_control) {
+        Some("must not contain control characters".to_owned())
+    } else {
+        None
+    }
+}
+
+text!(
+    /// Who a job belongs to.
+    TenantId, "tenant", 64
+);
+text!(
+    /// Where a job waits for a worker.
+    Queue, "queue", 128
+);
+text!(
+    /// What a job does: it picks the handler.
+    Kind, "kind", 128
+);
+text!(
+    /// What a job is a run of. Re-runs of the same thing share it.
+    TaskId, "task_id", 200
+);
+text!(
+    /// The caller's name for one request, so that asking twice creates once.
+    IdempotencyKey, "idempotency_key", 256
+);
+text!(
+    /// Where an idempotency key is unique.
+    IdempotencyScope, "idempotency_scope", 128
+);
+text!(
+    /// One worker session: a fresh id at each start of a process.
+    WorkerId, "worker_id", 128
+);
+text!(
+    /// A person or program that acts.
+    Principal, "principal", 128
+);
+text!(
+    /// Joins what belongs to one request across systems.
+    TraceId, "trace_id", 200
+);
+text!(
+    /// A label for filters.
+    Tag, "tag", 128
+);
+text!(
+    /// What a waiting job waits for.
+    CorrelationKey, "correlation_key", 256
+);
+
+impl TaskId {
+    /// The task of a job that was given none: itself.
+    pub fn of_job(job_id: JobId) -> Self {
+        Self(job_id.to_string().into())
+    }
+}
+
+impl TraceId {
+    /// The trace of a job that was given none.
+    pub fn for_run(job_id: JobId, random: u128) -> Self {
+        let text = format!("{random:032x}");
+        let [a, b, c, d, e] = [&text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..]];
+        Self(format!("trace-run-{job_id}-{a}-{b}-{c}-{d}-{e}").into())
+    }
+}
+
+impl IdempotencyKey {
+    /// The key of an enqueue that was given none: the id of its job.
+    pub fn of_job(job_id: JobId) -> Self {
+        Self(job_id.to_string().into())
+    }
+}
+
+impl IdempotencyScope {
+    /// Begins the scopes that callers cannot name.
+    pub const RESERVED: char = '_';
+
+    /// Where the keys of enqueues without a key live, so that no caller's key can meet a job id.
+    pub fn own_id() -> Self {
+        Self("_job".into())
+    }
+
+    /// Where the keys of contract `runs` live.
+    pub fn runs() -> Self {
+        Self("_runs".into())
+    }
+
+    /// A caller's key without a scope.
+    pub fn default_scope() -> Self {
+        Self("default".into())
+    }
+
+    /// Is it one of Windlass's own?
+    pub fn is_reserved(&self) -> bool {
+        self.0.starts_with(Self::RESERVED)
+    }
+}
+
+/// The fencing token of one job: it grows with each claim and never falls.
+///
+/// It is made of the store's incarnation (high) and a count (low), so a store that was restored from an
+/// old copy never hands out an epoch that some worker already holds. It stays below 2^53, which every
+/// JSON reader keeps exactly.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Epoch(u64);
+
+impl Epoch {
+    /// The epoch of a job that was never claimed.
+    pub const ZERO: Epoch = Epoch(0);
+
+    /// The largest incarnation that keeps epochs exact in JSON.
+    pub const INCARNATION_MAX: u32 = (1 << 21) - 1;
+
+    /// Wraps a number from a row or a request.
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The number, as rows and requests show it.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The next epoch in a store of this incarnation.
+    pub fn next(self, incarnation: u32) -> Self {
+        let floor = u64::from(incarnation.min(Self::INCARNATION_MAX)) << 32;
+        Self(self.0.max(floor) + 1)
+    }
+}
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_reads_back_as_it_was_written() {
+        for bits in [0, 1, 31, 32, 1 << 64, u128::MAX, 0x0198_c0ff_ee00_7000_8000_0000_0000_0001] {
+            let id = JobId::from_u128(bits);
+            let text = id.to_string();
+            assert_eq!(text.len(), 30, "{text}");
+            assert_eq!(text.parse::<JobId>().unwrap(), id);
+            assert_eq!(id.as_u128(), bits);
+            assert_eq!(format!("{id:?}"), text);
+        }
+        assert_eq!(JobId::from_u128(33).to_string(), "job_00000000000000000000000011");
+    }
+
+    #[test]
+    fn ids_sort_as_their_text() {
+        let ids = [3u128, 1 << 100, u128::MAX, 40].map(DlqId::from_u128);
+        let mut by_bits = ids;
+        by_bits.sort();
+        let mut by_text = ids;
+        by_text.sort_by_key(ToString::to_string);
+        assert_eq!(by_bits, by_text);
+    }
+
+    #[test]
+    fn an_id_that_is_not_ours_is_refused() {
+        for text in [
+            "",
+            "job_",
+            "dlq_00000000000000000000000001",
+            "job_0000000000000000000000000",
+            "job_000000000000000000000000001",
+            "job_80000000000000000000000000",
+            "job_0000000000000000000000000i",
+            "job_0000000000000000000000000A",
+            "JOB_00000000000000000000000001",
+            "job_0000000000000000000000000é",
+        ] {
+            assert!(text.parse::<JobId>().is_err(), "{text:?} was taken");
+        }
+        assert!("job_7zzzzzzzzzzzzzzzzzzzzzzzzz".parse::<JobId>().is_ok());
+    }
+
+    #[test]
+    fn text_is_bounded_and_clean() {
+        assert_eq!(Queue::new("mail").unwrap().as_str(), "mail");
+        assert!(Queue::new("x".repeat(128)).is_ok());
+        assert!(Queue::new("x".repeat(129)).is_err());
+        for text in ["", "a\0b", "a\nb", "\u{7f}", "\u{85}"] {
+            assert!(Queue::new(text).is_err(), "{text:?} was taken");
+        }
+        assert!(serde_json::from_str::<Queue>("\"\"").is_err());
+        assert_eq!(serde_json::to_string(&Queue::new("é").unwrap()).unwrap(), "\"é\"");
+    }
+
+    #[test]
+    fn an_epoch_grows_and_a_restored_store_jumps_ahead() {
+        assert_eq!(Epoch::ZERO.next(0), Epoch::new(1));
+        assert_eq!(Epoch::new(7).next(0), Epoch::new(8));
+        assert_eq!(Epoch::new(7).next(1), Epoch::new((1 << 32) + 1));
+        assert_eq!(Epoch::new((1 << 32) + 5).next(1), Epoch::new((1 << 32) + 6));
+        assert_eq!(Epoch::new((3 << 32) + 5).next(1), Epoch::new((3 << 32) + 6));
+        assert!(Epoch::ZERO.next(u32::MAX).get() < 1 << 53);
+    }
+
+    #[test]
+    fn a_made_trace_names_its_run() {
+        let id = JobId::from_u128(1);
+        let trace = TraceId::for_run(id, 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
+        assert_eq!(
+            trace.as_str(),
+            "trace-run-job_00000000000000000000000001-01234567-89ab-cdef-0123-456789abcdef"
+        );
+    }
+}

@@ -1,0 +1,78 @@
+//! Claim: a worker gets the lease of a job, under a new epoch.
+//!
+//! Whether it may have the job at all (limits, turns, pauses) was decided by `admit`. A job claimed out
+//! of `retry_scheduled` begins its next attempt; one that was interrupted resumes the same attempt.
+
+use std::time::Duration;
+
+use crate::{
+    Actor, By, Cause, Fact, Job, JobId, Lease, OpKind, Refusal, State, Timestamp, Transition,
+    WorkerId, ids::ClaimId, transition::Draft,
+};
+
+/// A worker asks for this job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The job.
+    pub job_id: JobId,
+    /// The identity of the claim: the same again gets the same lease.
+    pub claim_id: ClaimId,
+    /// The worker session.
+    pub worker: WorkerId,
+    /// How long the lease lasts.
+    pub lease: Duration,
+    /// Start at once, in the same op.
+    pub start: bool,
+    /// The worker holds nothing else and will get nothing else beside it.
+    pub alone: bool,
+}
+
+impl Claim {
+    /// The shortest lease.
+    pub const LEASE_MIN: Duration = Duration::from_millis(100);
+    /// The longest lease.
+    pub const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+}
+
+pub(super) fn decide(
+    job: &Job,
+    op: &Claim,
+    incarnation: u32,
+    now: Timestamp,
+) -> Result<Transition, Refusal> {
+    check_lease(op.lease)?;
+    if job.lease.as_ref().is_some_and(|lease| lease.claim_id == op.claim_id) {
+        return Ok(Transition::recorded(job));
+    }
+    if let Some(at) = job.claim_at().filter(|at| *at > now) {
+        return Err(Refusal::NotDue { at });
+    }
+    let cause = match job.state {
+        State::RetryScheduled => Cause::RetryDue,
+        State::Interrupted => Cause::RecoveryResume,
+        _ => Cause::WorkerClaim,
+    };
+    let by = By::from(Actor::Worker(op.worker.clone()));
+    let mut draft = Draft::of(job, OpKind::Claim, &by, now);
+    let epoch = job.epoch.next(incarnation);
+    draft.record(cause, Fact::Claimed { epoch, worker: op.worker.clone() })?;
+    draft.grant(Lease {
+        worker: op.worker.clone(),
+        claim_id: op.claim_id,
+        until: now.plus(op.lease),
+        alone: op.alone,
+        beat_at: now,
+    });
+    if op.start {
+        draft.record(Cause::Started, Fact::Plain)?;
+    }
+    Ok(draft.finish(None))
+}
+
+/// Refuses a lease that nobody can mean.
+pub(super) fn check_lease(lease: Duration) -> Result<(), Refusal> {
+    if lease < Claim::LEASE_MIN || lease > Claim::LEASE_MAX {
+        return Err(Refusal::invalid("lease_ms", "must lie between 100 ms and 24 hours"));
+    }
+    Ok(())
+}

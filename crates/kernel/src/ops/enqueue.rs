@@ -1,0 +1,375 @@
+//! Enqueue: a new job, once for each idempotency key.
+//!
+//! A known key with the same important fields is a hit and creates nothing; with other fields it is a
+//! conflict that names them. An enqueue without a key has the id of its job as its key, so that sending
+//! it again is safe too.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    Answer, By, Cause, Digest, Event, Fact, IdempotencyKey, IdempotencyScope, Job, JobId, Kind,
+    NewPayload, Payload, Queue, Refusal, RetryPolicy, Spec, Tag, Task, TaskId, TenantId, Timestamp,
+    TraceId, Transition,
+    evolve::evolve,
+    job::{Origin, Priority, ScheduleType},
+    machine,
+    ops::Current,
+    retry::MAX_RETRIES_DEFAULT,
+    transition::task_of,
+};
+
+/// A new job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Enqueue {
+    /// The id of the new job, made before the first try.
+    pub job_id: JobId,
+    /// Who it belongs to.
+    pub tenant: TenantId,
+    /// What is asked for.
+    pub new: NewJob,
+    /// Chance for the trace id, if none was given.
+    pub random: u128,
+    /// Who asks.
+    pub by: By,
+}
+
+/// What is asked for: all that a caller can say about a new job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewJob {
+    /// Which handler it needs.
+    pub kind: Kind,
+    /// What the handler gets.
+    pub payload: Payload,
+    /// Where it waits.
+    pub queue: Queue,
+    /// How urgent it is.
+    pub priority: Priority,
+    /// How it came to have its time.
+    pub schedule_type: ScheduleType,
+    /// When it becomes due; at once, if nothing is said.
+    pub scheduled_at: Option<Timestamp>,
+    /// How long one execution may take.
+    pub timeout: Option<Duration>,
+    /// How long a handler may be silent.
+    pub heartbeat_timeout: Option<Duration>,
+    /// How long it may wait for its first start.
+    pub schedule_to_start: Option<Duration>,
+    /// When it has to be at an end.
+    pub deadline_at: Option<Timestamp>,
+    /// How many times it is tried again.
+    pub max_retries: u32,
+    /// How long it waits in between.
+    pub retry: RetryPolicy,
+    /// How many interruptions recovery puts up with.
+    pub max_interruptions: u32,
+    /// How the request is known again.
+    pub idempotency: Idempotency,
+    /// The task that it runs, if it is not a task of its own.
+    pub task: Option<NewTask>,
+    /// Labels for filters.
+    pub tags: Vec<Tag>,
+    /// The trace it belongs to.
+    pub trace_id: Option<TraceId>,
+    /// The job that waits for its end.
+    pub parent: Option<JobId>,
+}
+
+/// How a request is known again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Idempotency {
+    /// By the id of its job.
+    OwnId,
+    /// By the caller's key: other fields under the same key are a conflict.
+    Key {
+        /// Where the key is unique.
+        scope: IdempotencyScope,
+        /// The key.
+        key: IdempotencyKey,
+    },
+    /// By the key of contract `runs`: a known key gives its run, whatever else was sent.
+    Run {
+        /// The key.
+        key: IdempotencyKey,
+    },
+}
+
+/// The task that a new job runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewTask {
+    /// Its id.
+    pub task_id: TaskId,
+    /// May it be a task that ran before? If not, a known task is `TASK_DUPLICATE`.
+    pub may_rerun: bool,
+}
+
+impl NewJob {
+    /// The queue and the kind of a job that names none.
+    pub const DEFAULT_NAME: &'static str = "default";
+    /// The most retries.
+    pub const MAX_RETRIES: u32 = 10_000;
+    /// Interruptions that recovery puts up with, unless the job says otherwise.
+    pub const MAX_INTERRUPTIONS_DEFAULT: u32 = 5;
+    /// The longest of all times a job can have.
+    pub const DURATION_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+    /// The most tags.
+    pub const TAGS_MAX: usize = 32;
+
+    /// A job of this kind, with everything else as usual.
+    pub fn new(kind: Kind, payload: Payload) -> Self {
+        Self {
+            kind,
+            payload,
+            queue: Queue::new(Self::DEFAULT_NAME).expect("the default name is a name"),
+            priority: Priority::default(),
+            schedule_type: ScheduleType::At,
+            scheduled_at: None,
+            timeout: None,
+            heartbeat_timeout: None,
+            schedule_to_start: None,
+            deadline_at: None,
+            max_retries: MAX_RETRIES_DEFAULT,
+            retry: RetryPolicy::default(),
+            max_interruptions: Self::MAX_INTERRUPTIONS_DEFAULT,
+            idempotency: Idempotency::OwnId,
+            task: None,
+            tags: Vec::new(),
+            trace_id: None,
+            parent: None,
+        }
+    }
+
+    /// Refuses what nobody can mean.
+    fn check(&self, now: Timestamp) -> Result<(), Refusal> {
+        if self.priority.0.unsigned_abs() > Priority::MAX.unsigned_abs() {
+            return Err(Refusal::invalid("priority", "must lie between -1000 and 1000"));
+        }
+        if self.max_retries > Self::MAX_RETRIES {
+            return Err(Refusal::invalid("max_retries", "must be at most 10000"));
+        }
+        if self.max_interruptions == 0 {
+            return Err(Refusal::invalid("max_interruptions", "must be at least 1"));
+        }
+        if self.tags.len() > Self::TAGS_MAX {
+            return Err(Refusal::invalid("tags", "must be at most 32"));
+        }
+        check_duration("timeout_ms", self.timeout)?;
+        check_duration("heartbeat_timeout_ms", self.heartbeat_timeout)?;
+        check_duration("schedule_to_start_ms", self.schedule_to_start)?;
+        self.retry.check()?;
+        if self.deadline_at.is_some_and(|at| at <= self.scheduled_at.unwrap_or(now).max(now)) {
+            return Err(Refusal::invalid("deadline_at", "must lie after the time the job is due"));
+        }
+        match &self.idempotency {
+            Idempotency::Key { scope, .. } if scope.is_reserved() => {
+                Err(Refusal::invalid("idempotency_scope", "must not begin with _"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check_duration(field: &'static str, duration: Option<Duration>) -> Result<(), Refusal> {
+    match duration {
+        Some(Duration::ZERO) => Err(Refusal::invalid(field, "must be at least 1")),
+        Some(long) if long > NewJob::DURATION_MAX => {
+            Err(Refusal::invalid(field, "must be at most 366 days"))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Enqueue {
+    /// Where its key is unique.
+    pub fn scope(&self) -> IdempotencyScope {
+        match &self.new.idempotency {
+            Idempotency::OwnId => IdempotencyScope::own_id(),
+            Idempotency::Key { scope, .. } => scope.clone(),
+            Idempotency::Run { .. } => IdempotencyScope::runs(),
+        }
+    }
+
+    /// Its key.
+    pub fn key(&self) -> IdempotencyKey {
+        match &self.new.idempotency {
+            Idempotency::OwnId => IdempotencyKey::of_job(self.job_id),
+            Idempotency::Key { key, .. } | Idempotency::Run { key } => key.clone(),
+        }
+    }
+
+    /// What it asks for, with everything that was left out filled in.
+    fn spec(&self, now: Timestamp) -> Spec {
+        let new = &self.new;
+        let task_id = new.task.as_ref().map(|task| task.task_id.clone());
+        let trace_id = new.trace_id.clone().or_else(|| self.by.trace_id.clone());
+        Spec {
+            tenant: self.tenant.clone(),
+            task_given: task_id.is_some(),
+            task_id: task_id.unwrap_or_else(|| TaskId::of_job(self.job_id)),
+            kind: new.kind.clone(),
+            queue: new.queue.clone(),
+            priority: new.priority,
+            schedule_type: new.schedule_type,
+            scheduled_at: new.scheduled_at,
+            due_at: new.scheduled_at.unwrap_or(now).max(now),
+            timeout: new.timeout,
+            heartbeat_timeout: new.heartbeat_timeout,
+            schedule_to_start: new.schedule_to_start,
+            deadline_at: new.deadline_at,
+            max_retries: new.max_retries,
+            retry: new.retry,
+            max_interruptions: new.max_interruptions,
+            idempotency_scope: self.scope(),
+            idempotency_key: self.key(),
+            payload_digest: new.payload.digest(),
+            tags: new.tags.clone(),
+            trace_id: trace_id.unwrap_or_else(|| TraceId::for_run(self.job_id, self.random)),
+            parent: new.parent,
+            origin: Origin::Enqueued,
+            created_at: now,
+        }
+    }
+}
+
+pub(super) fn decide(
+    current: &Current<'_>,
+    op: &Enqueue,
+    now: Timestamp,
+) -> Result<Transition, Refusal> {
+    op.new.check(now)?;
+    if let Some(known) = current.by_key {
+        return known_key(known, op);
+    }
+    if current.new.is_some() {
+        return Err(Refusal::JobExists { job_id: op.job_id });
+    }
+    let attempt = match (&op.new.task, current.task) {
+        (Some(asked), Some(known)) => next_attempt(asked, known)?,
+        _ => 1,
+    };
+    let payload = NewPayload::Given(op.new.payload.clone());
+    Ok(create(op.job_id, Arc::new(op.spec(now)), attempt, payload, &op.by, now))
+}
+
+/// The key is known: a hit, or a conflict that names the fields that differ.
+fn known_key(known: &Job, op: &Enqueue) -> Result<Transition, Refusal> {
+    let fields = match op.new.idempotency {
+        Idempotency::Run { .. } => Vec::new(),
+        Idempotency::OwnId | Idempotency::Key { .. } => {
+            Fingerprint::of_request(&op.new).differs_from(&Fingerprint::of_job(&known.spec))
+        }
+    };
+    if fields.is_empty() {
+        Ok(Transition::recorded(known))
+    } else {
+        Err(Refusal::IdempotencyConflict { job_id: known.id, fields })
+    }
+}
+
+/// The task is known: its next attempt, unless it may not run again, or not yet.
+fn next_attempt(asked: &NewTask, known: &Task) -> Result<u32, Refusal> {
+    let task_id = asked.task_id.clone();
+    if !asked.may_rerun {
+        return Err(Refusal::TaskDuplicate { task_id });
+    }
+    match known.active {
+        Some(job_id) => Err(Refusal::TaskActive { task_id, job_id }),
+        None => Ok(known.next_attempt),
+    }
+}
+
+/// The important fields of a request: two requests under one key must agree in all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fingerprint {
+    /// The task, if one was named. A request that names none agrees with any.
+    task_id: Option<TaskId>,
+    kind: Kind,
+    queue: Queue,
+    schedule_type: ScheduleType,
+    scheduled_at: Option<Timestamp>,
+    timeout: Option<Duration>,
+    max_retries: u32,
+    retry: RetryPolicy,
+    /// The digest of the payload's canonical JSON.
+    payload: Digest,
+}
+
+impl Fingerprint {
+    /// The fingerprint of what is asked for.
+    pub fn of_request(new: &NewJob) -> Self {
+        Self {
+            task_id: new.task.as_ref().map(|task| task.task_id.clone()),
+            kind: new.kind.clone(),
+            queue: new.queue.clone(),
+            schedule_type: new.schedule_type,
+            scheduled_at: new.scheduled_at,
+            timeout: new.timeout,
+            max_retries: new.max_retries,
+            retry: new.retry,
+            payload: new.payload.digest(),
+        }
+    }
+
+    /// The fingerprint of a job's request.
+    pub fn of_job(spec: &Spec) -> Self {
+        Self {
+            task_id: Some(spec.task_id.clone()),
+            kind: spec.kind.clone(),
+            queue: spec.queue.clone(),
+            schedule_type: spec.schedule_type,
+            scheduled_at: spec.scheduled_at,
+            timeout: spec.timeout,
+            max_retries: spec.max_retries,
+            retry: spec.retry,
+            payload: spec.payload_digest,
+        }
+    }
+
+    /// The names of the fields that differ, as callers know them.
+    pub fn differs_from(&self, known: &Fingerprint) -> Vec<&'static str> {
+        let fields = [
+            ("task_id", self.task_id.is_some() && self.task_id != known.task_id),
+            ("kind", self.kind != known.kind),
+            ("queue", self.queue != known.queue),
+            ("schedule_type", self.schedule_type != known.schedule_type),
+            ("scheduled_at", self.scheduled_at != known.scheduled_at),
+            ("timeout_ms", self.timeout != known.timeout),
+            ("max_retries", self.max_retries != known.max_retries),
+            ("retry", self.retry != known.retry),
+            ("payload", self.payload != known.payload),
+        ];
+        fields.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+    }
+}
+
+/// Creates a job: due now, or scheduled.
+pub(super) fn create(
+    job_id: JobId,
+    spec: Arc<Spec>,
+    attempt: u32,
+    payload: NewPayload,
+    by: &By,
+    now: Timestamp,
+) -> Transition {
+    let cause = if spec.due_at > now { Cause::Scheduled } else { Cause::Enqueued };
+    let to = machine::target(None, cause).expect("both causes create a job");
+    let event = Event {
+        job_id,
+        number: 1,
+        at: now,
+        cause,
+        from: None,
+        to,
+        attempt,
+        retry_count: 0,
+        epoch: crate::Epoch::ZERO,
+        started: false,
+        actor: by.actor.clone(),
+        trace_id: by.trace_id.clone(),
+        fact: Fact::Created { spec, attempt },
+    };
+    let job = evolve(None, &event);
+    let task = job.spec.task_given.then(|| task_of(&job));
+    let answer = Answer::of(&job);
+    let unchanged = Transition::unchanged(&job);
+    Transition { events: vec![event], payload: Some(payload), task, answer, ..unchanged }
+}

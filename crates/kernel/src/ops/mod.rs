@@ -1,0 +1,212 @@
+//! Ops: everything that changes a job, one file each.
+//!
+//! An op is a value. [`decide`] looks at what there is and says what the op does, or refuses. Each file
+//! has the op and its `decide`: refusals first, then what happens.
+//!
+//! Always in this order: an unknown job is `NOT_FOUND`; the same op again gets the recorded answer; a
+//! writer without a live lease of its epoch is `STALE_ATTEMPT`; then the job's state is looked at.
+
+mod bury;
+mod cancel;
+mod checkpoint;
+mod claim;
+mod discard;
+mod enqueue;
+mod expire;
+mod promote;
+mod release;
+mod renew;
+mod requeue;
+mod rerun;
+mod retry_now;
+mod settle;
+mod start;
+mod wait;
+mod wake;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::{
+    bury::Bury,
+    cancel::Cancel,
+    checkpoint::Checkpoint,
+    claim::Claim,
+    discard::{ApproveDiscard, Discard},
+    enqueue::{Enqueue, Fingerprint, Idempotency, NewJob, NewTask},
+    expire::{Expire, Expiry},
+    promote::Promote,
+    release::Release,
+    renew::Renew,
+    requeue::Requeue,
+    rerun::Rerun,
+    retry_now::RetryNow,
+    settle::{Outcome, Settle},
+    start::Start,
+    wait::WaitFor,
+    wake::{Wake, WakeBy},
+};
+use crate::{
+    DeadLetter, DlqId, Epoch, Job, JobId, Refusal, Task, Timestamp, Transition, machine::words,
+};
+
+/// What there is, as far as the op needs to know it. The caller loads and locks it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Current<'a> {
+    /// The job that the op names; for `requeue`, `discard` and `approve_discard` the letter's job.
+    pub job: Option<&'a Job>,
+    /// The job that already has the id the op wants to create.
+    pub new: Option<&'a Job>,
+    /// The job that already has the idempotency key.
+    pub by_key: Option<&'a Job>,
+    /// What is known of the task that the new job runs.
+    pub task: Option<&'a Task>,
+    /// The dead letter that the op names.
+    pub letter: Option<&'a DeadLetter>,
+    /// The incarnation of the store.
+    pub incarnation: u32,
+}
+
+impl<'a> Current<'a> {
+    fn job(&self) -> Result<&'a Job, Refusal> {
+        self.job.ok_or(Refusal::NotFound { what: "job" })
+    }
+
+    fn letter(&self) -> Result<&'a DeadLetter, Refusal> {
+        self.letter.ok_or(Refusal::NotFound { what: "dead letter" })
+    }
+}
+
+macro_rules! ops {
+    ($($variant:ident($op:ty) = $word:literal,)*) => {
+        /// Something that is to happen to a job.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        #[expect(missing_docs, reason = "each op is documented where it is defined")]
+        pub enum Op {
+            $($variant($op),)*
+        }
+
+        words!(
+            /// The name of an op.
+            #[expect(missing_docs, reason = "each op is documented where it is defined")]
+            OpKind {
+                $($variant = $word,)*
+            }
+        );
+
+        impl Op {
+            /// Its name.
+            pub fn kind(&self) -> OpKind {
+                match self {
+                    $(Op::$variant(_) => OpKind::$variant,)*
+                }
+            }
+        }
+
+        $(impl From<$op> for Op {
+            fn from(op: $op) -> Op {
+                Op::$variant(op)
+            }
+        })*
+    };
+}
+
+ops! {
+    Enqueue(Enqueue) = "enqueue",
+    Promote(Promote) = "promote",
+    Claim(Claim) = "claim",
+    Start(Start) = "start",
+    Renew(Renew) = "renew",
+    Release(Release) = "release",
+    Settle(Settle) = "settle",
+    Checkpoint(Checkpoint) = "checkpoint",
+    Wait(WaitFor) = "wait",
+    Wake(Wake) = "wake",
+    Expire(Expire) = "expire",
+    Cancel(Cancel) = "cancel",
+    RetryNow(RetryNow) = "retry_now",
+    Bury(Bury) = "bury",
+    Requeue(Requeue) = "requeue",
+    Discard(Discard) = "discard",
+    ApproveDiscard(ApproveDiscard) = "approve_discard",
+    Rerun(Rerun) = "rerun",
+}
+
+impl Op {
+    /// The job it names, or the one it creates.
+    pub fn job_id(&self) -> Option<JobId> {
+        match self {
+            Op::Enqueue(op) => Some(op.job_id),
+            Op::Promote(op) => Some(op.job_id),
+            Op::Claim(op) => Some(op.job_id),
+            Op::Start(op) => Some(op.job_id),
+            Op::Renew(op) => Some(op.job_id),
+            Op::Release(op) => Some(op.job_id),
+            Op::Settle(op) => Some(op.job_id),
+            Op::Checkpoint(op) => Some(op.job_id),
+            Op::Wait(op) => Some(op.job_id),
+            Op::Wake(op) => Some(op.job_id),
+            Op::Expire(op) => Some(op.job_id),
+            Op::Cancel(op) => Some(op.job_id),
+            Op::RetryNow(op) => Some(op.job_id),
+            Op::Bury(op) => Some(op.job_id),
+            Op::Rerun(op) => Some(op.job_id),
+            Op::Requeue(_) | Op::Discard(_) | Op::ApproveDiscard(_) => None,
+        }
+    }
+
+    /// The dead letter it names.
+    pub fn dlq_id(&self) -> Option<DlqId> {
+        match self {
+            Op::Requeue(op) => Some(op.dlq_id),
+            Op::Discard(op) => Some(op.dlq_id),
+            Op::ApproveDiscard(op) => Some(op.dlq_id),
+            _ => None,
+        }
+    }
+
+    /// The id of the job it would create.
+    pub fn new_job_id(&self) -> Option<JobId> {
+        match self {
+            Op::Enqueue(op) => Some(op.job_id),
+            Op::Requeue(op) => Some(op.new_job_id),
+            Op::Rerun(op) => Some(op.new_job_id),
+            _ => None,
+        }
+    }
+}
+
+/// Says what `op` does to what there is, or refuses.
+pub fn decide(current: &Current<'_>, op: &Op, now: Timestamp) -> Result<Transition, Refusal> {
+    match op {
+        Op::Enqueue(op) => enqueue::decide(current, op, now),
+        Op::Promote(op) => promote::decide(current.job()?, op, now),
+        Op::Claim(op) => claim::decide(current.job()?, op, current.incarnation, now),
+        Op::Start(op) => start::decide(current.job()?, op, now),
+        Op::Renew(op) => renew::decide(current.job()?, op, now),
+        Op::Release(op) => release::decide(current.job()?, op, now),
+        Op::Settle(op) => settle::decide(current.job()?, op, now),
+        Op::Checkpoint(op) => checkpoint::decide(current.job()?, op, now),
+        Op::Wait(op) => wait::decide(current.job()?, op, now),
+        Op::Wake(op) => wake::decide(current.job()?, op, now),
+        Op::Expire(op) => expire::decide(current.job()?, op, now),
+        Op::Cancel(op) => cancel::decide(current.job()?, op, now),
+        Op::RetryNow(op) => retry_now::decide(current.job()?, op, now),
+        Op::Bury(op) => bury::decide(current.job()?, op, now),
+        Op::Requeue(op) => requeue::decide(current.letter()?, current.job()?, current, op, now),
+        Op::Discard(op) => discard::decide(current.letter()?, current.job()?, op, now),
+        Op::ApproveDiscard(op) => discard::approve(current.letter()?, current.job()?, op, now),
+        Op::Rerun(op) => rerun::decide(current.job()?, current, op, now),
+    }
+}
+
+/// Only the epoch that holds the lease may write.
+fn fence(job: &Job, epoch: Epoch) -> Result<(), Refusal> {
+    if job.has_live_lease(epoch) { Ok(()) } else { Err(Refusal::StaleAttempt) }
+}
+
+/// A timer acts on the version it saw.
+fn unchanged_since(job: &Job, version: u64) -> Result<(), Refusal> {
+    if job.version == version { Ok(()) } else { Err(Refusal::Outdated) }
+}

@@ -1,0 +1,39 @@
+//! Renew: a worker keeps its lease. It writes no event, for a lease is not history.
+//!
+//! The answer brings what the worker has to know: a cancel request, or that the lease is lost.
+
+use std::time::Duration;
+
+use crate::{
+    Answer, Epoch, Job, JobId, Refusal, Timestamp, Transition,
+    ops::{claim::check_lease, fence},
+};
+
+/// A worker keeps its lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Renew {
+    /// The job.
+    pub job_id: JobId,
+    /// The epoch of the lease.
+    pub epoch: Epoch,
+    /// How long the lease lasts from now.
+    pub lease: Duration,
+    /// Is it a sign of life of the handler, too?
+    pub heartbeat: bool,
+}
+
+pub(super) fn decide(job: &Job, op: &Renew, now: Timestamp) -> Result<Transition, Refusal> {
+    check_lease(op.lease)?;
+    fence(job, op.epoch)?;
+    let mut transition = Transition::unchanged(job);
+    let job = &mut transition.job;
+    job.lease_count += 1;
+    if let Some(lease) = &mut job.lease {
+        lease.until = lease.until.max(now.plus(op.lease));
+        if op.heartbeat {
+            lease.beat_at = now;
+        }
+    }
+    transition.answer = Answer::of(&transition.job);
+    Ok(transition)
+}

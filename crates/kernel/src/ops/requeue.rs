@@ -1,0 +1,54 @@
+//! Requeue: a new job takes over from a dead letter.
+//!
+//! The new job runs the same task and is linked to the letter. The letter closes in the same
+//! transaction, so it is requeued if and only if its new job exists. The job that failed stays failed.
+
+use crate::{
+    By, DeadLetter, DlqId, Job, JobId, LetterState, Payload, Refusal, Timestamp, Transition,
+    job::Origin,
+    ops::{Current, rerun},
+};
+
+/// A new job takes over from a dead letter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requeue {
+    /// The letter.
+    pub dlq_id: DlqId,
+    /// The id of the new job.
+    pub new_job_id: JobId,
+    /// Another payload than the one that failed.
+    pub payload: Option<Payload>,
+    /// Who.
+    pub by: By,
+}
+
+pub(super) fn decide(
+    letter: &DeadLetter,
+    failed: &Job,
+    current: &Current<'_>,
+    op: &Requeue,
+    now: Timestamp,
+) -> Result<Transition, Refusal> {
+    if let (Some(id), Some(new)) = (letter.requeued_as, current.new) {
+        if id == op.new_job_id {
+            return Ok(Transition::recorded(new));
+        }
+    }
+    if letter.state.is_closed() {
+        return Err(Refusal::DlqRequeueConflict { state: letter.state });
+    }
+    let again = rerun::Again {
+        new_job_id: op.new_job_id,
+        origin: Origin::Requeued(letter.id),
+        payload: op.payload.as_ref(),
+        by: &op.by,
+    };
+    let mut transition = rerun::create(failed, current, &again, now)?;
+    transition.letter = Some(DeadLetter {
+        state: LetterState::Requeued,
+        requeued_as: Some(op.new_job_id),
+        closed_at: Some(now),
+        ..letter.clone()
+    });
+    Ok(transition)
+}

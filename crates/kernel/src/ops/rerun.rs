@@ -1,0 +1,86 @@
+//! Rerun: a task whose job failed or was cancelled runs again, as a new job.
+//!
+//! An end stays an end: the old job does not change. The new one has the next attempt of the same task,
+//! and is refused while a job of that task is not at an end.
+
+use std::sync::Arc;
+
+use crate::{
+    By, IdempotencyKey, IdempotencyScope, Job, JobId, NewPayload, OpKind, Payload, Refusal, Spec,
+    State, Timestamp, Transition,
+    job::{Origin, ScheduleType},
+    ops::{Current, enqueue},
+};
+
+/// A task runs again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rerun {
+    /// The job that failed or was cancelled.
+    pub job_id: JobId,
+    /// The id of the new job.
+    pub new_job_id: JobId,
+    /// Who.
+    pub by: By,
+}
+
+pub(super) fn decide(
+    ended: &Job,
+    current: &Current<'_>,
+    op: &Rerun,
+    now: Timestamp,
+) -> Result<Transition, Refusal> {
+    if !matches!(ended.state, State::Failed | State::Cancelled) {
+        return Err(Refusal::InvalidTransition { from: ended.state, op: OpKind::Rerun });
+    }
+    let origin = Origin::Rerun(ended.id);
+    if let Some(new) = current.new.filter(|new| new.spec.origin == origin) {
+        return Ok(Transition::recorded(new));
+    }
+    let again = Again { new_job_id: op.new_job_id, origin, payload: None, by: &op.by };
+    create(ended, current, &again, now)
+}
+
+/// How a job is made again.
+pub(super) struct Again<'a> {
+    pub(super) new_job_id: JobId,
+    pub(super) origin: Origin,
+    pub(super) payload: Option<&'a Payload>,
+    pub(super) by: &'a By,
+}
+
+/// A new job for the task of one that is at its end.
+pub(super) fn create(
+    ended: &Job,
+    current: &Current<'_>,
+    again: &Again<'_>,
+    now: Timestamp,
+) -> Result<Transition, Refusal> {
+    if current.new.is_some() {
+        return Err(Refusal::JobExists { job_id: again.new_job_id });
+    }
+    let task_id = ended.spec.task_id.clone();
+    if let Some(job_id) = current.task.and_then(|task| task.active) {
+        return Err(Refusal::TaskActive { task_id, job_id });
+    }
+    let known_next = current.task.map_or(1, |task| task.next_attempt);
+    let attempt = known_next.max(ended.attempt + 1);
+    let spec = Spec {
+        task_id,
+        task_given: true,
+        schedule_type: ScheduleType::At,
+        scheduled_at: None,
+        due_at: now,
+        // The old deadline is past or near; whoever wants the task again wants it done.
+        deadline_at: None,
+        idempotency_scope: IdempotencyScope::own_id(),
+        idempotency_key: IdempotencyKey::of_job(again.new_job_id),
+        payload_digest: again.payload.map_or(ended.spec.payload_digest, Payload::digest),
+        parent: None,
+        origin: again.origin,
+        created_at: now,
+        ..ended.spec.as_ref().clone()
+    };
+    let payload =
+        again.payload.map_or(NewPayload::Of(ended.id), |new| NewPayload::Given(new.clone()));
+    Ok(enqueue::create(again.new_job_id, Arc::new(spec), attempt, payload, again.by, now))
+}

@@ -1,0 +1,163 @@
+//! Settle: a worker reports how its execution ended.
+//!
+//! Only the epoch that holds the lease may settle. An older epoch belongs to a worker that lost its
+//! lease: it is refused, and nothing changes. The same settle again gets the answer it got before.
+
+use serde::Serialize;
+
+use crate::{
+    Actor, Answer, By, Cause, Digest, Epoch, Fact, Failure, Jitter, Job, JobId, OpKind, Payload,
+    Refusal, State, Timestamp, Transition, WorkerId,
+    ops::{bury, cancel, fence},
+    transition::Draft,
+};
+
+/// A worker reports how its execution ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settle {
+    /// The job.
+    pub job_id: JobId,
+    /// The epoch of the lease.
+    pub epoch: Epoch,
+    /// The worker session.
+    pub worker: WorkerId,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Figures for the attempt.
+    pub stats: Option<Payload>,
+    /// The jitter of the retry, if one follows.
+    pub jitter: Jitter,
+}
+
+/// How an execution ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Done.
+    Succeeded {
+        /// What came out.
+        result: Option<Payload>,
+    },
+    /// Done in part.
+    Partial {
+        /// What came out.
+        result: Option<Payload>,
+        /// What is left to do.
+        remaining: Payload,
+    },
+    /// Not done.
+    Failed(Failure),
+    /// The handler stopped because it was asked to, or by itself.
+    Cancelled {
+        /// In its words.
+        reason: Option<String>,
+    },
+}
+
+impl Outcome {
+    /// What identifies a settle, together with its job and epoch.
+    pub fn digest(&self) -> Digest {
+        #[derive(Serialize)]
+        struct Identity<'a> {
+            outcome: &'static str,
+            result: Option<Digest>,
+            remaining: Option<Digest>,
+            failure: Option<&'a Failure>,
+            reason: Option<&'a str>,
+        }
+        let none =
+            Identity { outcome: "", result: None, remaining: None, failure: None, reason: None };
+        let result_of = |result: &Option<Payload>| result.as_ref().map(Payload::digest);
+        Digest::of_value(&match self {
+            Outcome::Succeeded { result } => {
+                Identity { outcome: "succeeded", result: result_of(result), ..none }
+            }
+            Outcome::Partial { result, remaining } => Identity {
+                outcome: "partial",
+                result: result_of(result),
+                remaining: Some(remaining.digest()),
+                ..none
+            },
+            Outcome::Failed(failure) => {
+                Identity { outcome: "failed", failure: Some(failure), ..none }
+            }
+            Outcome::Cancelled { reason } => {
+                Identity { outcome: "cancelled", reason: reason.as_deref(), ..none }
+            }
+        })
+    }
+}
+
+pub(super) fn decide(job: &Job, op: &Settle, now: Timestamp) -> Result<Transition, Refusal> {
+    let settle = op.outcome.digest();
+    if let Some(settled) = job.recorded_settle(op.epoch, settle) {
+        let mut transition = Transition::recorded(job);
+        transition.answer = Answer {
+            state: settled.state,
+            epoch: settled.epoch,
+            next_retry_at: settled.next_retry_at,
+            dlq_id: job.dlq_id.filter(|_| settled.state == State::Failed),
+            leased_until: None,
+            cancel_requested: false,
+            ..transition.answer
+        };
+        return Ok(transition);
+    }
+    fence(job, op.epoch)?;
+    if job.state != State::Running {
+        return Err(Refusal::InvalidTransition { from: job.state, op: OpKind::Settle });
+    }
+    let by = By::from(Actor::Worker(op.worker.clone()));
+    let mut draft = Draft::of(job, OpKind::Settle, &by, now);
+    match &op.outcome {
+        Outcome::Succeeded { result } => {
+            let digest = result.as_ref().map(Payload::digest);
+            draft.record(
+                Cause::Completed,
+                Fact::Finished { settle, result: digest, remaining: None },
+            )?;
+            draft.transition().result = result.clone();
+        }
+        Outcome::Partial { result, remaining } => {
+            let fact = Fact::Finished {
+                settle,
+                result: result.as_ref().map(Payload::digest),
+                remaining: Some(remaining.digest()),
+            };
+            draft.record(Cause::CompletedInPart, fact)?;
+            draft.transition().result = result.clone();
+            draft.transition().remaining = Some(remaining.clone());
+        }
+        Outcome::Failed(failure) => {
+            fail(&mut draft, Cause::RetryableError, failure.clone(), op.jitter, Some(settle), now)?;
+        }
+        Outcome::Cancelled { reason } => {
+            let fact =
+                Fact::Cancelled { reason: reason.clone(), failure: None, settle: Some(settle) };
+            draft.record(Cause::CancelCommand, fact)?;
+        }
+    }
+    Ok(draft.finish(op.stats.clone()))
+}
+
+/// An execution failed: retry, bury, or cancel what was to be cancelled anyway.
+pub(super) fn fail(
+    draft: &mut Draft<'_>,
+    cause: Cause,
+    failure: Failure,
+    jitter: Jitter,
+    settle: Option<Digest>,
+    now: Timestamp,
+) -> Result<(), Refusal> {
+    let job = draft.job();
+    let (spec, retry_count) = (job.spec.clone(), job.retry_count + 1);
+    if !failure.retryable {
+        bury::record(draft, Cause::NonRetryableError, failure, settle, now)
+    } else if job.cancel.is_some() {
+        cancel::record(draft, settle)
+    } else if retry_count > spec.max_retries {
+        bury::record(draft, Cause::RetriesExhausted, failure, settle, now)
+    } else {
+        let next_retry_at = spec.retry.next_at(retry_count, jitter, failure.retry_after, now);
+        draft.record(cause, Fact::Retry { failure, next_retry_at, settle })
+    }
+}

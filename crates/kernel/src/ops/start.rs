@@ -1,0 +1,33 @@
+//! Start: a worker begins to run a job that it has claimed.
+
+use crate::{
+    Actor, By, Cause, Epoch, Fact, Job, JobId, OpKind, Refusal, State, Timestamp, Transition,
+    WorkerId, ops::fence, transition::Draft,
+};
+
+/// The handler begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// The job.
+    pub job_id: JobId,
+    /// The epoch of the lease.
+    pub epoch: Epoch,
+    /// The worker session.
+    pub worker: WorkerId,
+}
+
+pub(super) fn decide(job: &Job, op: &Start, now: Timestamp) -> Result<Transition, Refusal> {
+    fence(job, op.epoch)?;
+    if job.state == State::Running {
+        return Ok(Transition::recorded(job));
+    }
+    let by = By::from(Actor::Worker(op.worker.clone()));
+    let mut draft = Draft::of(job, OpKind::Start, &by, now);
+    draft.record(Cause::Started, Fact::Plain)?;
+    let mut transition = draft.finish(None);
+    // Silence is counted from the start: before it there was nothing to hear.
+    if let Some(lease) = &mut transition.job.lease {
+        lease.beat_at = now;
+    }
+    Ok(transition)
+}

@@ -1,0 +1,38 @@
+//! Wait: a handler parks its job on a signal, a time or a child.
+//!
+//! A waiting job holds no lease and is never reclaimed: only what it waits for, its time, or a cancel
+//! wakes it. A job that is to be cancelled may not begin to wait.
+
+use crate::{
+    Actor, By, Cause, Epoch, Fact, Job, JobId, OpKind, Refusal, Timestamp, Transition, WorkerId,
+    job::{Wait, WaitOn},
+    ops::fence,
+    transition::Draft,
+};
+
+/// A handler parks its job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitFor {
+    /// The job.
+    pub job_id: JobId,
+    /// The epoch of the lease.
+    pub epoch: Epoch,
+    /// The worker session.
+    pub worker: WorkerId,
+    /// What it waits for.
+    pub wait: Wait,
+}
+
+pub(super) fn decide(job: &Job, op: &WaitFor, now: Timestamp) -> Result<Transition, Refusal> {
+    fence(job, op.epoch)?;
+    if op.wait.on == WaitOn::Time && op.wait.until.is_none() {
+        return Err(Refusal::invalid("until", "is needed to wait for a time"));
+    }
+    if job.cancel.is_some() {
+        return Err(Refusal::CancelRequested);
+    }
+    let by = By::from(Actor::Worker(op.worker.clone()));
+    let mut draft = Draft::of(job, OpKind::Wait, &by, now);
+    draft.record(Cause::JobWaiting, Fact::Parked { wait: op.wait.clone() })?;
+    Ok(draft.finish(None))
+}

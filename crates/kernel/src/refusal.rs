@@ -1,0 +1,220 @@
+//! A refusal: the rules say no. Nothing changed, and it is a normal answer.
+//!
+//! Each variant is one public code. The table below says for each what it means and what to do next;
+//! `docs/errors.md` is written from it.
+
+use serde::Serialize;
+
+use crate::{Class, JobId, LetterState, OpKind, State, TaskId, Timestamp};
+
+/// Why an op did nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Whoever writes holds no live lease of this epoch. Drop the execution and write nothing more.
+    #[error("this attempt no longer holds the job: another epoch took over, or it came to its end")]
+    StaleAttempt,
+    /// The job's state has no such move. Look at the job again.
+    #[error("a job that is {from} cannot be changed by {op}")]
+    InvalidTransition {
+        /// The state the job is in.
+        from: State,
+        /// The op that was asked for.
+        op: OpKind,
+    },
+    /// There is no such thing, or it is another tenant's.
+    #[error("no {what} of that name was found")]
+    NotFound {
+        /// What was looked for.
+        what: &'static str,
+    },
+    /// Its time has not come.
+    #[error("it is not due before {at}")]
+    NotDue {
+        /// When it will be.
+        at: Timestamp,
+    },
+    /// The job changed since the caller looked. A timer that comes too late; nothing to do.
+    #[error("the job changed since it was looked at")]
+    Outdated,
+    /// A value cannot be accepted.
+    #[error("{field} {why}")]
+    Invalid {
+        /// The field, as the caller named it.
+        field: &'static str,
+        /// The rest of the sentence.
+        why: String,
+    },
+    /// The key is known, and was used for something else.
+    #[error("the idempotency key belongs to {job_id}, which differs in {}", fields.join(", "))]
+    IdempotencyConflict {
+        /// The job that has the key.
+        job_id: JobId,
+        /// The important fields that differ.
+        fields: Vec<&'static str>,
+    },
+    /// The id of the new job is taken.
+    #[error("there is a job {job_id} already")]
+    JobExists {
+        /// That id.
+        job_id: JobId,
+    },
+    /// A job of this task has not come to its end.
+    #[error("{job_id} of task {task_id} has not come to its end")]
+    TaskActive {
+        /// The task.
+        task_id: TaskId,
+        /// Its job that is active.
+        job_id: JobId,
+    },
+    /// The task is known under another key.
+    #[error("task {task_id} exists under another idempotency key")]
+    TaskDuplicate {
+        /// The task.
+        task_id: TaskId,
+    },
+    /// A second person has to agree.
+    #[error("discarding a dead letter takes two people: {why}")]
+    ApprovalRequired {
+        /// What is missing.
+        why: &'static str,
+    },
+    /// The letter was requeued or discarded before.
+    #[error("the dead letter cannot be requeued: it is {state}")]
+    DlqRequeueConflict {
+        /// What became of the letter.
+        state: LetterState,
+    },
+    /// The letter is closed.
+    #[error("the dead letter cannot be discarded: it is {state}")]
+    DlqClosed {
+        /// What became of the letter.
+        state: LetterState,
+    },
+    /// Someone asked to cancel the job, so it may not wait for anything.
+    #[error("the job is to be cancelled: clean up and settle it")]
+    CancelRequested,
+    /// The job waits for something else.
+    #[error("the job does not wait for that")]
+    NotWaitingFor,
+}
+
+/// What a code means to the one who gets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct CodeInfo {
+    /// The code that programs see.
+    pub code: &'static str,
+    /// What sort of refusal it is.
+    pub class: Class,
+    /// May the same op succeed later?
+    pub retryable: bool,
+    /// What it means.
+    pub meaning: &'static str,
+    /// What to do next.
+    pub remedy: &'static str,
+}
+
+macro_rules! codes {
+    ($($variant:ident, $code:literal, $class:ident, $retryable:literal, $meaning:literal, $remedy:literal;)*) => {
+        impl Refusal {
+            /// Every code, in the order of the variants.
+            pub const CODES: &'static [CodeInfo] = &[$(CodeInfo {
+                code: $code,
+                class: Class::$class,
+                retryable: $retryable,
+                meaning: $meaning,
+                remedy: $remedy,
+            }),*];
+
+            /// The code that programs see.
+            pub fn code(&self) -> &'static str {
+                match self {
+                    $(Refusal::$variant { .. } => $code),*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    StaleAttempt, "STALE_ATTEMPT", BusinessRule, false,
+        "The writer holds no live lease of this epoch: the lease ran out, the job was cancelled, or another worker has it.",
+        "Drop the execution and write nothing more. Nothing that you sent was applied.";
+    InvalidTransition, "INVALID_TRANSITION", BusinessRule, false,
+        "The job's state has no such move.",
+        "Read the job again. docs/states.md shows what each op does in each state.";
+    NotFound, "NOT_FOUND", BusinessRule, false,
+        "There is no such job or dead letter for this tenant.",
+        "Check the id. A finished job may have been pruned by retention.";
+    NotDue, "NOT_DUE", Transient, true,
+        "Its time has not come.",
+        "Wait until the time that is named, or use retry to make a retry due now.";
+    Outdated, "OUTDATED", Transient, false,
+        "The job changed since the caller looked at it.",
+        "Nothing: a timer came too late. Read the job again if you need its state.";
+    Invalid, "INVALID_INPUT", Validation, false,
+        "A value cannot be accepted; nothing was written.",
+        "The message names the field and what it must be.";
+    IdempotencyConflict, "IDEMPOTENCY_CONFLICT", BusinessRule, false,
+        "The idempotency key is known and was used with other important fields.",
+        "The message names the fields that differ. Use a new key for a new request, or send the same fields.";
+    JobExists, "JOB_EXISTS", BusinessRule, false,
+        "There is a job with this id already.",
+        "Make a fresh id for a new job.";
+    TaskActive, "TASK_ACTIVE", BusinessRule, true,
+        "A job of this task has not come to its end, so the task cannot be run again yet.",
+        "Wait for that job or cancel it, then run the task again.";
+    TaskDuplicate, "TASK_DUPLICATE", BusinessRule, false,
+        "The task is known under another idempotency key, or the key is known with other fields.",
+        "Use the key that the task was created with, or a new task id.";
+    ApprovalRequired, "APPROVAL_REQUIRED", BusinessRule, false,
+        "Discarding a dead letter takes a reason and two different people.",
+        "Ask a second person to approve.";
+    DlqRequeueConflict, "DLQ_REQUEUE_CONFLICT", BusinessRule, false,
+        "The dead letter was requeued or discarded before.",
+        "Look at the letter: it names the job that it became, or who discarded it.";
+    DlqClosed, "DLQ_CLOSED", BusinessRule, false,
+        "The dead letter was requeued or discarded before.",
+        "Nothing is left to discard. Look at the letter to see what became of it.";
+    CancelRequested, "CANCEL_REQUESTED", BusinessRule, false,
+        "Someone asked to cancel the job, so it may not start to wait.",
+        "Clean up and settle the job as cancelled.";
+    NotWaitingFor, "NOT_WAITING_FOR", BusinessRule, false,
+        "The job waits for something else.",
+        "Check the correlation key against the job's wait.";
+}
+
+impl Refusal {
+    /// A value that cannot be accepted: `field` and the rest of the sentence.
+    pub fn invalid(field: &'static str, why: impl Into<String>) -> Self {
+        Refusal::Invalid { field, why: why.into() }
+    }
+
+    /// What the code means and what to do next.
+    pub fn info(&self) -> &'static CodeInfo {
+        let code = self.code();
+        Self::CODES.iter().find(|info| info.code == code).expect("each code is in the table")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_code_stands_once_and_is_explained() {
+        for (place, info) in Refusal::CODES.iter().enumerate() {
+            assert!(!Refusal::CODES[..place].iter().any(|other| other.code == info.code));
+            assert!(info.meaning.ends_with('.') && info.remedy.ends_with('.'), "{}", info.code);
+        }
+    }
+
+    #[test]
+    fn a_refusal_finds_its_row() {
+        let refusal = Refusal::invalid("queue", "must not be empty");
+        assert_eq!(refusal.info().code, "INVALID_INPUT");
+        assert_eq!(refusal.to_string(), "queue must not be empty");
+        let stale = Refusal::StaleAttempt;
+        assert_eq!((stale.code(), stale.info().class), ("STALE_ATTEMPT", Class::BusinessRule));
+    }
+}

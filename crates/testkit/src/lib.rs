@@ -1,0 +1,5 @@
+//! What the tests of Windlass share. It sees only the kernel, and only tests see it.
+
+mod map;
+
+pub use map::MapStore;

@@ -1,0 +1,116 @@
+//! A store in a map: the pure kernel with nothing under it.
+//!
+//! It loads what an op needs, asks the kernel, and keeps what the kernel says. It knows no rule.
+
+use std::collections::BTreeMap;
+
+use windlass_kernel::{
+    Answer, Approval, Attempt, Current, DeadLetter, DlqId, Event, FollowUp, Job, JobId, NewPayload,
+    Op, Payload, Refusal, Task, TaskId, TenantId, Timestamp, decide,
+};
+
+/// Everything a store holds, in memory.
+#[derive(Clone, Debug, Default)]
+pub struct MapStore {
+    /// Jobs by id.
+    pub jobs: BTreeMap<JobId, Job>,
+    /// Payloads by job.
+    pub payloads: BTreeMap<JobId, Payload>,
+    /// All events, in the order of the store.
+    pub events: Vec<Event>,
+    /// Attempts by task and number.
+    pub attempts: BTreeMap<(TenantId, TaskId, u32), Attempt>,
+    /// Dead letters by id.
+    pub letters: BTreeMap<DlqId, DeadLetter>,
+    /// What people said about dead letters, in order.
+    pub approvals: Vec<Approval>,
+    /// The next attempt of each task that was named.
+    pub tasks: BTreeMap<(TenantId, TaskId), u32>,
+    /// What follows for other jobs, in order. Nobody carries it out here.
+    pub follow_ups: Vec<FollowUp>,
+    /// The incarnation of the store.
+    pub incarnation: u32,
+}
+
+impl MapStore {
+    /// Applies one op, whole or not at all.
+    pub fn commit(&mut self, op: &Op, now: Timestamp) -> Result<Answer, Refusal> {
+        let letter = op.dlq_id().and_then(|id| self.letters.get(&id));
+        let job_id = op.job_id().or(letter.map(|letter| letter.job_id));
+        let job = job_id.and_then(|id| self.jobs.get(&id));
+        let task = self.task(op, job);
+        let current = Current {
+            job,
+            new: op.new_job_id().and_then(|id| self.jobs.get(&id)),
+            by_key: self.by_key(op),
+            task: task.as_ref(),
+            letter,
+            incarnation: self.incarnation,
+        };
+        let transition = decide(&current, op, now)?;
+
+        let job = transition.job;
+        match transition.payload {
+            Some(NewPayload::Given(payload)) => {
+                self.payloads.insert(job.id, payload);
+            }
+            Some(NewPayload::Of(other)) => {
+                let payload = self.payloads[&other].clone();
+                self.payloads.insert(job.id, payload);
+            }
+            None => {}
+        }
+        if let Some(attempt) = transition.attempt {
+            let key = (attempt.tenant.clone(), attempt.task_id.clone(), attempt.attempt);
+            self.attempts.insert(key, attempt);
+        }
+        if let Some(letter) = transition.letter {
+            self.letters.insert(letter.id, letter);
+        }
+        if let Some(task) = transition.task {
+            self.tasks.insert((task.tenant, task.task_id), task.next_attempt);
+        }
+        self.approvals.extend(transition.approval);
+        self.events.extend(transition.events);
+        self.follow_ups.extend(transition.follow_ups);
+        self.jobs.insert(job.id, job);
+        Ok(transition.answer)
+    }
+
+    /// The events of one job, in order.
+    pub fn events_of(&self, job_id: JobId) -> Vec<&Event> {
+        self.events.iter().filter(|event| event.job_id == job_id).collect()
+    }
+
+    fn by_key(&self, op: &Op) -> Option<&Job> {
+        let Op::Enqueue(op) = op else { return None };
+        let (scope, key) = (op.scope(), op.key());
+        self.jobs.values().find(|job| {
+            let spec = &job.spec;
+            spec.tenant == op.tenant
+                && spec.idempotency_scope == scope
+                && spec.idempotency_key == key
+        })
+    }
+
+    /// The task that the new job of `op` runs, if it is known.
+    fn task(&self, op: &Op, source: Option<&Job>) -> Option<Task> {
+        let (tenant, task_id) = match op {
+            Op::Enqueue(op) => (op.tenant.clone(), op.new.task.as_ref()?.task_id.clone()),
+            Op::Requeue(_) | Op::Rerun(_) => {
+                let spec = &source?.spec;
+                (spec.tenant.clone(), spec.task_id.clone())
+            }
+            _ => return None,
+        };
+        let jobs = self
+            .jobs
+            .values()
+            .filter(|job| job.spec.tenant == tenant && job.spec.task_id == task_id);
+        let active = jobs.filter(|job| !job.state.is_end()).map(|job| job.id).next();
+        let key = (tenant, task_id);
+        let next_attempt = *self.tasks.get(&key)?;
+        let (tenant, task_id) = key;
+        Some(Task { tenant, task_id, next_attempt, active })
+    }
+}

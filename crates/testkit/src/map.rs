@@ -103,14 +103,16 @@ impl MapStore {
             }
             _ => return None,
         };
-        let jobs = self
+        let jobs: Vec<&Job> = self
             .jobs
             .values()
-            .filter(|job| job.spec.tenant == tenant && job.spec.task_id == task_id);
-        let active = jobs.filter(|job| !job.state.is_end()).map(|job| job.id).next();
-        let key = (tenant, task_id);
-        let next_attempt = *self.tasks.get(&key)?;
-        let (tenant, task_id) = key;
+            .filter(|job| job.spec.tenant == tenant && job.spec.task_id == task_id)
+            .collect();
+        // A job that named no task has no task row, and its own id may still be named as a task.
+        let by_jobs = jobs.iter().map(|job| job.attempt + 1).max();
+        let by_row = self.tasks.get(&(tenant.clone(), task_id.clone())).copied();
+        let next_attempt = by_jobs.max(by_row)?;
+        let active = jobs.iter().find(|job| !job.state.is_end()).map(|job| job.id);
         Some(Task { tenant, task_id, next_attempt, active })
     }
 }

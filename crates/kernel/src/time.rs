@@ -64,7 +64,7 @@ impl FromStr for Timestamp {
             Refusal::invalid("time", "must be RFC 3339, such as 2026-02-25T12:00:00Z")
         })?;
         let micros = instant.as_microsecond();
-        if micros < Self::MIN.0 || micros > Self::MAX.0 {
+        if !(Self::MIN.0..=Self::MAX.0).contains(&micros) {
             return Err(Refusal::invalid("time", "must lie between the years 1970 and 9999"));
         }
         Ok(Self(micros))

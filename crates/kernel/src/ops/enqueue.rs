@@ -26,7 +26,7 @@ pub struct Enqueue {
     /// Who it belongs to.
     pub tenant: TenantId,
     /// What is asked for.
-    pub new: NewJob,
+    pub new: Box<NewJob>,
     /// Chance for the trace id, if none was given.
     pub random: u128,
     /// Who asks.

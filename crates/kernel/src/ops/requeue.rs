@@ -29,10 +29,8 @@ pub(super) fn decide(
     op: &Requeue,
     now: Timestamp,
 ) -> Result<Transition, Refusal> {
-    if let (Some(id), Some(new)) = (letter.requeued_as, current.new) {
-        if id == op.new_job_id {
-            return Ok(Transition::recorded(new));
-        }
+    if let Some(new) = current.new.filter(|new| letter.requeued_as == Some(new.id)) {
+        return Ok(Transition::recorded(new));
     }
     if letter.state.is_closed() {
         return Err(Refusal::DlqRequeueConflict { state: letter.state });

@@ -10,13 +10,13 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A word list: an enum whose variants have one spelling everywhere.
+/// A word list: an enum whose variants have one spelling everywhere, and one sentence each.
 macro_rules! words {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal,)* }) => {
+    ($(#[$doc:meta])* $name:ident { $(#[doc = $meaning:literal] $variant:ident = $word:literal,)* }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         pub enum $name {
-            $($(#[$vdoc])* #[serde(rename = $word)] $variant,)*
+            $(#[doc = $meaning] #[serde(rename = $word)] $variant,)*
         }
 
         impl $name {
@@ -27,6 +27,13 @@ macro_rules! words {
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $($name::$variant => $word),*
+                }
+            }
+
+            /// What it means, in a sentence.
+            pub fn meaning(self) -> &'static str {
+                match self {
+                    $($name::$variant => $meaning.trim_ascii()),*
                 }
             }
 

@@ -79,19 +79,17 @@ impl<'a> Current<'a> {
 }
 
 macro_rules! ops {
-    ($($variant:ident($op:ty) = $word:literal,)*) => {
+    ($(#[doc = $meaning:literal] $variant:ident($op:ty) = $word:literal,)*) => {
         /// Something that is to happen to a job.
         #[derive(Clone, Debug, PartialEq, Eq)]
-        #[expect(missing_docs, reason = "each op is documented where it is defined")]
         pub enum Op {
-            $($variant($op),)*
+            $(#[doc = $meaning] $variant($op),)*
         }
 
         words!(
             /// The name of an op.
-            #[expect(missing_docs, reason = "each op is documented where it is defined")]
             OpKind {
-                $($variant = $word,)*
+                $(#[doc = $meaning] $variant = $word,)*
             }
         );
 
@@ -113,23 +111,41 @@ macro_rules! ops {
 }
 
 ops! {
+    /// Creates a job, once for each idempotency key.
     Enqueue(Enqueue) = "enqueue",
+    /// Makes a scheduled job due when its time has come.
     Promote(Promote) = "promote",
+    /// Gives a worker the lease of a job, under a new epoch.
     Claim(Claim) = "claim",
+    /// Begins to run a job that was claimed.
     Start(Start) = "start",
+    /// Keeps a lease. It writes no event.
     Renew(Renew) = "renew",
+    /// Gives a job back in good order.
     Release(Release) = "release",
+    /// Reports how an execution ended.
     Settle(Settle) = "settle",
+    /// Saves the progress of a handler.
     Checkpoint(Checkpoint) = "checkpoint",
+    /// Parks a job on a signal, a time or a child.
     Wait(WaitFor) = "wait",
+    /// Ends a wait.
     Wake(Wake) = "wake",
+    /// Says that something ran out: a lease, a time-out, a deadline.
     Expire(Expire) = "expire",
+    /// Asks a job to stop, or stops it.
     Cancel(Cancel) = "cancel",
+    /// Makes a retry due at once.
     RetryNow(RetryNow) = "retry_now",
+    /// Gives a job up: it becomes a dead letter.
     Bury(Bury) = "bury",
+    /// Lets a new job take over from a dead letter.
     Requeue(Requeue) = "requeue",
+    /// Asks to throw a dead letter away.
     Discard(Discard) = "discard",
+    /// Agrees to throw a dead letter away, as a second person.
     ApproveDiscard(ApproveDiscard) = "approve_discard",
+    /// Runs the task of a job that failed or was cancelled again, as a new job.
     Rerun(Rerun) = "rerun",
 }
 

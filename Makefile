@@ -1,0 +1,28 @@
+# Windlass: what a developer does here. Bare `make` lists it.
+.DEFAULT_GOAL := help
+CARGO ?= cargo
+
+.PHONY: help check test test-deep bless docs clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+check: ## formatting and lints, warnings as errors
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+test: check ## everything that CI runs
+	$(CARGO) test --workspace --locked
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
+
+test-deep: ## what takes longer: many more random histories
+	PROPTEST_CASES=20000 WINDLASS_DEEP=1 $(CARGO) test --workspace --locked --release
+
+bless: ## write the generated documents anew
+	WINDLASS_BLESS=1 $(CARGO) test --locked -p windlass-testkit --test docs
+
+docs: ## build the API documentation
+	$(CARGO) doc --workspace --no-deps --locked
+
+clean: ## remove what was built
+	$(CARGO) clean

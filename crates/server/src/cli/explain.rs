@@ -1,0 +1,137 @@
+//! `windlass explain`: what a word of Windlass means. It reads the rules themselves, so it is never out of date.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+use windlass_kernel::{
+    Cause, OpKind, Refusal, State,
+    machine::{MOVES, NOTES},
+};
+
+use super::{Output, exit};
+
+#[derive(Args)]
+pub(crate) struct Explain {
+    /// A state (running), a cause (lease_expired), an op (settle) or an error code (STALE_ATTEMPT).
+    /// Without a word, all of them are listed.
+    word: Option<String>,
+}
+
+/// What one word means.
+#[derive(Serialize)]
+struct Meaning {
+    word: &'static str,
+    is: &'static str,
+    means: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    moves: Vec<Step>,
+}
+
+/// One move that the word has a part in.
+#[derive(Serialize)]
+struct Step {
+    from: &'static str,
+    cause: &'static str,
+    to: &'static str,
+}
+
+pub(crate) fn run(command: &Explain, output: Output) -> ExitCode {
+    let known = meanings();
+    let Some(word) = &command.word else {
+        print_list(&known, output);
+        return ExitCode::SUCCESS;
+    };
+    // `scheduled` is a state and a cause: whatever bears the name is explained.
+    let found: Vec<Meaning> =
+        known.into_iter().filter(|known| known.word.eq_ignore_ascii_case(word)).collect();
+    if found.is_empty() {
+        return exit::fail(exit::NOT_FOUND, &unknown(word));
+    }
+    print_found(&found, output);
+    ExitCode::SUCCESS
+}
+
+/// Everything that can be explained.
+fn meanings() -> Vec<Meaning> {
+    let plain = |word, is, means| Meaning { word, is, means, remedy: None, moves: Vec::new() };
+    let states = State::ALL.iter().map(|state| Meaning {
+        moves: steps(|step| step.from == state.as_str() || step.to == state.as_str()),
+        ..plain(state.as_str(), "state", state.meaning())
+    });
+    let causes = Cause::ALL.iter().map(|cause| Meaning {
+        moves: steps(|step| step.cause == cause.as_str()),
+        ..plain(cause.as_str(), "cause", cause.meaning())
+    });
+    let ops = OpKind::ALL.iter().map(|op| plain(op.as_str(), "op", op.meaning()));
+    let codes = Refusal::CODES.iter().map(|info| Meaning {
+        remedy: Some(info.remedy),
+        ..plain(info.code, "error code", info.meaning)
+    });
+    states.chain(causes).chain(ops).chain(codes).collect()
+}
+
+fn steps(wanted: impl Fn(&Step) -> bool) -> Vec<Step> {
+    let moves = MOVES.iter().map(|step| Step {
+        from: step.from.map_or("new", State::as_str),
+        cause: step.cause.as_str(),
+        to: step.to.as_str(),
+    });
+    let notes = NOTES.iter().map(|(state, cause)| Step {
+        from: state.as_str(),
+        cause: cause.as_str(),
+        to: state.as_str(),
+    });
+    moves.chain(notes).filter(wanted).collect()
+}
+
+fn print_found(found: &[Meaning], output: Output) {
+    if !matches!(output, Output::Table) {
+        return print_json(found, output);
+    }
+    for meaning in found {
+        println!("{} ({}): {}", meaning.word, meaning.is, meaning.means);
+        if let Some(remedy) = meaning.remedy {
+            println!("  What to do: {remedy}");
+        }
+        for step in &meaning.moves {
+            println!("  {:<16} {:<26} -> {}", step.from, step.cause, step.to);
+        }
+    }
+}
+
+fn print_list(known: &[Meaning], output: Output) {
+    if !matches!(output, Output::Table) {
+        return print_json(known, output);
+    }
+    let mut section = "";
+    for meaning in known {
+        if meaning.is != section {
+            section = meaning.is;
+            println!("\n{section}s");
+        }
+        println!("  {:<26} {}", meaning.word, meaning.means);
+    }
+}
+
+fn print_json(meanings: &[Meaning], output: Output) {
+    let text = match output {
+        Output::Json => serde_json::to_string_pretty(meanings),
+        Output::Table | Output::Jsonl => serde_json::to_string(meanings),
+    };
+    println!("{}", text.expect("words have string keys"));
+}
+
+/// The message for a word that is none of ours, with those that come close.
+fn unknown(word: &str) -> String {
+    let mut close: Vec<&str> = meanings().iter().map(|known| known.word).collect();
+    close.retain(|known| strsim::jaro_winkler(&known.to_lowercase(), &word.to_lowercase()) > 0.85);
+    close.dedup();
+    let next = match close.as_slice() {
+        [] => "Type `windlass explain` to list every word.".to_owned(),
+        close => format!("Did you mean {}?", close.join(" or ")),
+    };
+    format!("nothing in Windlass is called {word:?}.\n{next}")
+}

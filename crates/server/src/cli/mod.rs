@@ -1,0 +1,43 @@
+//! The command line: what a person types. Data goes to stdout, all else to stderr.
+
+mod exit;
+mod explain;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// Windlass runs background work so that nothing accepted is lost.
+#[derive(Parser)]
+#[command(name = "windlass", version, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    /// How results are written: for people, or for programs.
+    #[arg(short, long, global = true, value_enum, default_value_t, env = "WINDLASS_OUTPUT")]
+    output: Output,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum Output {
+    /// Text for people.
+    #[default]
+    Table,
+    /// One JSON document.
+    Json,
+    /// One JSON document on one line.
+    Jsonl,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Say what a state, an op or an error code means, and what to do next.
+    Explain(explain::Explain),
+}
+
+/// Runs the command and says how it went, as an exit code.
+pub(crate) fn run(cli: Cli) -> ExitCode {
+    match cli.command {
+        Command::Explain(command) => explain::run(&command, cli.output),
+    }
+}

@@ -1,0 +1,79 @@
+//! Pages that are written from the code, and compared with what is committed.
+//!
+//! `make bless` writes them anew; a test fails while a page and the code disagree.
+
+use std::{env, fs, path::PathBuf};
+
+use windlass_kernel::{
+    Cause, Refusal, State,
+    machine::{MOVES, NOTES, diagram},
+};
+
+/// Compares a page under `docs/` with what the code says, or writes it if `WINDLASS_BLESS` is set.
+///
+/// # Panics
+/// If they differ, or the page cannot be read.
+pub fn compare_page(name: &str, expected: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
+    if env::var_os("WINDLASS_BLESS").is_some() {
+        fs::write(&path, expected).unwrap_or_else(|error| panic!("cannot write {name}: {error}"));
+    }
+    let found = fs::read_to_string(&path).unwrap_or_else(|error| panic!("docs/{name}: {error}"));
+    let differs = found.lines().zip(expected.lines()).position(|(found, new)| found != new);
+    if found != expected {
+        let line = differs.unwrap_or_else(|| found.lines().count().min(expected.lines().count()));
+        panic!("docs/{name} is out of date from line {}; run `make bless`", line + 1);
+    }
+}
+
+/// The page on states: the diagram, every move, and what each op does in each state.
+pub fn states_page() -> String {
+    let mut page = String::from(
+        "# States\n\nWritten from `crates/kernel/src/machine.rs` by a test; `make bless` renews it.\n\n\
+         A job has one life cycle. Nothing leads out of an end, and nothing but these moves is legal: an\n\
+         op that would need another one is refused with `INVALID_TRANSITION` and changes nothing.\n\n",
+    );
+    page.push_str(&format!("```mermaid\n{}```\n\n## The states\n\n", diagram()));
+    page.push_str("| state | meaning |\n|---|---|\n");
+    for state in State::ALL {
+        page.push_str(&format!("| `{state}` | {} |\n", state.meaning()));
+    }
+    page.push_str("\n## The moves\n\n| from | cause | to | because |\n|---|---|---|---|\n");
+    for step in MOVES {
+        let from = step.from.map_or("new".to_owned(), |state| format!("`{state}`"));
+        let because = step.cause.meaning();
+        page.push_str(&format!("| {from} | `{}` | `{}` | {because} |\n", step.cause, step.to));
+    }
+    page.push_str(
+        "\nThree causes are only noted: the event says what happened, and the state stays.\n\n",
+    );
+    page.push_str("| state | cause | because |\n|---|---|---|\n");
+    for (state, cause) in NOTES {
+        let because = Cause::meaning(*cause).trim_start_matches("Note: ");
+        page.push_str(&format!("| `{state}` | `{cause}` | {because} |\n"));
+    }
+    page
+}
+
+/// The page on errors: each code with what to do next.
+pub fn errors_page() -> String {
+    let mut page = String::from(
+        "# Errors\n\nWritten from `crates/kernel/src/refusal.rs` by a test; `make bless` renews it.\n\n\
+         A refusal is a normal answer: the rules say no, and nothing changed. `windlass explain CODE` says\n\
+         the same at the terminal. Contracts `tasks` and `jobs` tell some of these in their own codes: see\n\
+         [contracts.md](contracts.md).\n\n\
+         | code | class | may succeed later | meaning | what to do |\n|---|---|---|---|---|\n",
+    );
+    for info in Refusal::CODES {
+        let class = serde_json::to_string(&info.class).expect("a class is a word");
+        let later = if info.retryable { "yes" } else { "no" };
+        page.push_str(&format!(
+            "| `{}` | {} | {later} | {} | {} |\n",
+            info.code,
+            class.trim_matches('"'),
+            info.meaning,
+            info.remedy
+        ));
+    }
+    page
+}

@@ -23,8 +23,8 @@ pub struct Renew {
 }
 
 pub(super) fn decide(job: &Job, op: &Renew, now: Timestamp) -> Result<Transition, Refusal> {
-    check_lease(op.lease)?;
     fence(job, op.epoch)?;
+    check_lease(op.lease)?;
     let mut transition = Transition::unchanged(job);
     let job = &mut transition.job;
     job.lease_count += 1;

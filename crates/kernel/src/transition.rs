@@ -1,7 +1,7 @@
 //! What an op does, as a value: the next row, the events, the rows beside it, and the answer.
 //!
 //! Always true: the next row is the fold of the events over the row before (lease aside), because a
-//! [`Draft`] changes a job only by recording an event, and the machine has to know the move.
+//! `Draft` changes a job only by recording an event, and the machine has to know the move.
 
 use std::fmt;
 

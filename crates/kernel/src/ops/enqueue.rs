@@ -235,10 +235,11 @@ pub(super) fn decide(
     op: &Enqueue,
     now: Timestamp,
 ) -> Result<Transition, Refusal> {
-    op.new.check(now)?;
+    // A known key comes first: sent again after its deadline, a request still gets its answer.
     if let Some(known) = current.by_key {
         return known_key(known, op);
     }
+    op.new.check(now)?;
     if current.new.is_some() {
         return Err(Refusal::JobExists { job_id: op.job_id });
     }

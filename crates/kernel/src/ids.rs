@@ -162,6 +162,14 @@ macro_rules! text {
                 Self::new(text)
             }
         }
+
+        impl FromStr for $name {
+            type Err = Refusal;
+
+            fn from_str(text: &str) -> Result<Self, Refusal> {
+                Self::new(text)
+            }
+        }
     };
 }
 

@@ -1,8 +1,8 @@
 //! Every op in every situation has one result, and it is the one that was written down by hand.
 //!
-//! `exhaustive/expected.txt` is the table, made from the design and never from the code. The kernel is
-//! asked cell by cell. A cell that differs is named with both results; a cell that is missing on either
-//! side is an error too.
+//! `exhaustive/expected.txt` is the table, made from the design and never from the code. The kernel
+//! is asked cell by cell. A cell that differs is named with both results; a cell that is missing on
+//! either side is an error too.
 
 use std::collections::{BTreeMap, BTreeSet};
 

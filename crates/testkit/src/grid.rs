@@ -1,16 +1,16 @@
 //! The grid: what each op does in each situation, asked of the kernel cell by cell.
 //!
-//! A column is a situation: a state, and whether the caller's lease is live, lost or none. A row is an
-//! op, aimed at a job in that situation. A cell is a short name of what happened:
+//! A column is a situation: a state, and whether the caller's lease is live, lost or none. A row is
+//! an op, aimed at a job in that situation. A cell is a short name of what happened:
 //!
-//! - the states that the job entered, such as `queued` or `interrupted, failed`; `failed` stands for
-//!   the whole way through `dlq_pending` and `dlq_recorded`, which is always taken at once;
+//! - the states that the job entered, such as `queued` or `interrupted, failed`; `failed` stands
+//!   for the whole way through `dlq_pending` and `dlq_recorded`, which is always taken at once;
 //! - `noted` for an event that moves nothing, `renewed` for a lease, `letter …` for a dead letter;
 //! - `recorded` if the answer came from the record and nothing was done;
 //! - the code of a refusal, or [`NO_SUCH_OP`] where there is nothing to repeat.
 //!
-//! Jobs come into their situation by ordinary ops. Only `dlq_pending` and `dlq_recorded` are made by
-//! hand, for no job is ever seen in them.
+//! Jobs come into their situation by ordinary ops. Only `dlq_pending` and `dlq_recorded` are made
+//! by hand, for no job is ever seen in them.
 
 mod rows;
 mod sample;

@@ -1,11 +1,16 @@
 //! What is always true, one function for each promise, written from the design and not from the
 //! code.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use proptest::{prop_assert, prop_assert_eq, test_runner::TestCaseError};
 use windlass_kernel::{
-    AttemptState, Cause, Epoch, Event, Fact, Job, JobId, Op, Refusal, State, fold, timer,
+    AttemptState, Cause, Epoch, Event, Fact, Job, JobId, Op, Refusal, State, Timestamp, fold,
+    ops::{Expiry, Wake, WakeBy},
+    timer,
 };
 use windlass_testkit::{
     MapStore,
@@ -58,6 +63,8 @@ pub(crate) fn of_step(step: &Step, after: &MapStore) -> Held {
     an_op_touches_one_job(step, after)?;
     an_old_epoch_changes_nothing(step)?;
     an_old_timer_changes_nothing(step)?;
+    nothing_happens_before_its_time(step)?;
+    a_renewal_never_shortens_a_lease(step, after)?;
     the_same_again_is_recorded(step, after)?;
     if let Ok(answer) = &step.result {
         of_job(after, answer.job_id)?;
@@ -73,6 +80,7 @@ pub(crate) fn of_store(store: &MapStore) -> Held {
     keys_are_unique(store)?;
     attempts_are_unique(store)?;
     a_task_has_one_active_job(store)?;
+    a_named_task_knows_its_next_attempt(store)?;
     no_letter_without_a_failed_job(store)
 }
 
@@ -234,6 +242,15 @@ fn interruptions_stay_within_their_bound(life: &Life<'_>) -> Held {
     let bound = life.job.spec.max_interruptions;
     let aborted = life.job.ended_by == Some(Cause::RecoveryAbort);
     prop_assert!(life.job.interruptions <= bound);
+    let mut since_progress = 0;
+    for event in &life.events {
+        match event.fact {
+            Fact::Checkpoint { .. } => since_progress = 0,
+            Fact::Interrupted { counted: true } => since_progress += 1,
+            _ => {}
+        }
+    }
+    prop_assert_eq!(life.job.interruptions, since_progress, "progress clears the count");
     prop_assert_eq!(aborted, life.job.interruptions == bound);
     Ok(())
 }
@@ -339,6 +356,15 @@ fn a_task_has_one_active_job(store: &MapStore) -> Held {
     Ok(())
 }
 
+/// The row of a task that was named outlives its jobs, so it has to know the number by itself.
+fn a_named_task_knows_its_next_attempt(store: &MapStore) -> Held {
+    for job in store.jobs.values().filter(|job| job.spec.task_given) {
+        let row = store.tasks.get(&(job.spec.tenant.clone(), job.spec.task_id.clone()));
+        prop_assert!(row.is_some_and(|next| *next > job.attempt), "{row:?} for {}", job.attempt);
+    }
+    Ok(())
+}
+
 /// Invariant 2, the other way round.
 fn no_letter_without_a_failed_job(store: &MapStore) -> Held {
     for letter in store.letters.values() {
@@ -409,7 +435,6 @@ fn epoch_of(op: &Op) -> Option<Epoch> {
 }
 
 fn an_old_timer_changes_nothing(step: &Step) -> Held {
-    use windlass_kernel::ops::WakeBy;
     let version = match &step.op {
         Op::Promote(op) => op.version,
         Op::Expire(op) => op.version,
@@ -423,6 +448,53 @@ fn an_old_timer_changes_nothing(step: &Step) -> Held {
     if job.is_some_and(|job| job.version != version) {
         prop_assert_eq!(&step.result, &Err(Refusal::Outdated));
     }
+    Ok(())
+}
+
+/// Only the proof that a session is dead takes a job before its lease runs out.
+fn nothing_happens_before_its_time(step: &Step) -> Held {
+    let Some(job) = step.op.job_id().and_then(|id| step.before.jobs.get(&id)) else {
+        return Ok(());
+    };
+    let spec = &job.spec;
+    let until = job.lease.as_ref().map(|lease| lease.until);
+    let at = match &step.op {
+        Op::Promote(_) => Some(spec.due_at),
+        Op::Claim(_) => job.next_retry_at,
+        Op::Wake(Wake { by: WakeBy::Time { .. }, .. }) => {
+            job.wait.as_ref().and_then(|wait| wait.until)
+        }
+        Op::Expire(op) => match op.what {
+            Expiry::DeadSession => None,
+            Expiry::Lease => until,
+            Expiry::StartToClose => job.execution_started_at.zip(spec.timeout).map(later),
+            Expiry::Heartbeat => {
+                let beat_at = job.lease.as_ref().map(|lease| lease.beat_at);
+                beat_at.zip(spec.heartbeat_timeout).map(later)
+            }
+            Expiry::ScheduleToStart => Some(spec.due_at).zip(spec.schedule_to_start).map(later),
+            Expiry::Deadline => spec.deadline_at,
+            Expiry::CancelGrace => job.cancel.as_ref().map(|request| request.grace_until),
+        },
+        _ => None,
+    };
+    if step.result.as_ref().is_ok_and(|answer| !answer.recorded) {
+        prop_assert!(at.is_none_or(|at| at <= step.now), "{:?} before {at:?}", step.op);
+    }
+    Ok(())
+}
+
+fn later((at, duration): (Timestamp, Duration)) -> Timestamp {
+    at.plus(duration)
+}
+
+fn a_renewal_never_shortens_a_lease(step: &Step, after: &MapStore) -> Held {
+    let (Op::Renew(op), Ok(_)) = (&step.op, &step.result) else { return Ok(()) };
+    let [before, after] = [&step.before, after].map(|store| &store.jobs[&op.job_id]);
+    let until = |job: &Job| job.lease.as_ref().map(|lease| lease.until);
+    prop_assert!(until(after) >= until(before));
+    prop_assert!(until(after) >= Some(step.now.plus(op.lease)));
+    prop_assert_eq!(after.lease_count, before.lease_count + 1);
     Ok(())
 }
 

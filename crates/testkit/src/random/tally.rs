@@ -1,0 +1,61 @@
+//! What happened in a run of random histories, so that a run that tried nothing cannot pass.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use windlass_kernel::{OpKind, Refusal, State};
+
+use super::Step;
+
+/// Counts of what ops did.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// All steps.
+    pub steps: u64,
+    /// Ops that did something, by name.
+    pub applied: BTreeMap<&'static str, u64>,
+    /// Ops that were answered from the record, by name.
+    pub recorded: BTreeMap<&'static str, u64>,
+    /// Ops that were refused, by code.
+    pub refused: BTreeMap<&'static str, u64>,
+    /// Moves that jobs made; notes are moves to the same state.
+    pub moves: BTreeSet<(Option<State>, State)>,
+}
+
+impl Tally {
+    /// Counts one step.
+    pub fn count(&mut self, step: &Step) {
+        self.steps += 1;
+        let kind = step.op.kind().as_str();
+        match &step.result {
+            Ok(answer) if answer.recorded => *self.recorded.entry(kind).or_default() += 1,
+            Ok(_) => *self.applied.entry(kind).or_default() += 1,
+            Err(refusal) => *self.refused.entry(refusal.code()).or_default() += 1,
+        }
+        self.moves.extend(step.events.iter().map(|event| (event.from, event.to)));
+    }
+
+    /// How many steps of a hundred did something.
+    pub fn percent_applied(&self) -> u64 {
+        100 * self.applied.values().sum::<u64>() / self.steps.max(1)
+    }
+
+    /// Ops that never did anything, and codes that never occurred.
+    pub fn never_seen(&self) -> Vec<&'static str> {
+        let ops = OpKind::ALL.iter().map(|op| op.as_str());
+        let idle = ops.filter(|op| !self.applied.contains_key(op));
+        let codes = Refusal::CODES.iter().map(|info| info.code);
+        idle.chain(codes.filter(|code| !self.refused.contains_key(code))).collect()
+    }
+
+    /// Shows the counts to whoever runs the test.
+    pub fn print(&self) {
+        println!("{} steps, {} % of them did something", self.steps, self.percent_applied());
+        for (title, counts) in
+            [("applied", &self.applied), ("recorded", &self.recorded), ("refused", &self.refused)]
+        {
+            let counts: Vec<String> = counts.iter().map(|(k, v)| format!("{k} {v}")).collect();
+            println!("{title}: {}", counts.join(", "));
+        }
+        println!("different moves: {}", self.moves.len());
+    }
+}

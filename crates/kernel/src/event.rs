@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Cause, Digest, DlqId, Epoch, Failure, JobId, Principal, Refusal, Spec, State, Timestamp,
-    TraceId, WorkerId, job::Wait,
+    TraceId, WorkerId,
+    ids::ClaimId,
+    job::{Wait, Wakeup},
 };
 
 /// One fact of a job's history.
@@ -74,6 +76,8 @@ pub enum Fact {
     Claimed {
         /// The new epoch.
         epoch: Epoch,
+        /// The claim, so that it is known again.
+        claim_id: ClaimId,
         /// Who holds the lease.
         worker: WorkerId,
     },
@@ -98,6 +102,8 @@ pub enum Fact {
     },
     /// The job woke.
     Woken {
+        /// How its wait ended.
+        how: Wakeup,
         /// The digest of what the signal brought.
         payload: Option<Digest>,
     },
@@ -153,6 +159,13 @@ pub struct By {
     pub actor: Actor,
     /// The trace of the request, if it brought one.
     pub trace_id: Option<TraceId>,
+}
+
+impl By {
+    /// A worker, in a request that brought no trace.
+    pub fn worker(id: WorkerId) -> Self {
+        Actor::Worker(id).into()
+    }
 }
 
 impl From<Actor> for By {

@@ -52,6 +52,7 @@ fn new_job(event: &Event, spec: Arc<crate::Spec>, attempt: u32) -> Job {
         attempt,
         retry_count: 0,
         epoch: Epoch::ZERO,
+        claim_id: None,
         interruptions: 0,
         started_at: None,
         attempt_started_at: None,
@@ -83,8 +84,8 @@ fn apply(job: &mut Job, event: &Event) {
         }
         Fact::Plain if event.cause == Cause::RetryNow => job.next_retry_at = Some(event.at),
         Fact::Plain => {}
-        Fact::Claimed { epoch, .. } => {
-            job.epoch = *epoch;
+        Fact::Claimed { epoch, claim_id, .. } => {
+            (job.epoch, job.claim_id) = (*epoch, Some(*claim_id));
             if event.cause == Cause::RetryDue {
                 job.attempt += 1;
                 job.attempt_started_at = None;
@@ -100,7 +101,7 @@ fn apply(job: &mut Job, event: &Event) {
             job.wait = Some(wait.clone());
             job.woken = None;
         }
-        Fact::Woken { .. } => job.woken = Some(event.cause),
+        Fact::Woken { how, .. } => job.woken = Some(*how),
         Fact::Retry { failure, next_retry_at, settle } => {
             job.retry_count += 1;
             job.next_retry_at = Some(*next_retry_at);

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::{Refusal, ids::unfit};
+
 /// What went wrong in one execution.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
@@ -58,6 +60,20 @@ pub const RECOVERY_ABORTED: &str = "RECOVERY_ABORTED";
 pub const GIVEN_UP: &str = "GIVEN_UP";
 
 impl Failure {
+    /// The longest code.
+    pub const CODE_MAX_BYTES: usize = 128;
+    /// The longest message. What is longer is cut: an error must never be lost for its length.
+    pub const MESSAGE_MAX_BYTES: usize = 16 * 1024;
+
+    /// The failure as it is kept: a proper code, and a message of bounded length.
+    pub(crate) fn bounded(&self) -> Result<Self, Refusal> {
+        if let Some(why) = unfit(&self.code, Self::CODE_MAX_BYTES) {
+            return Err(Refusal::invalid("error.code", why));
+        }
+        let end = self.message.floor_char_boundary(Self::MESSAGE_MAX_BYTES);
+        Ok(Self { message: self.message[..end].to_owned(), ..self.clone() })
+    }
+
     /// A failure that may pass by itself.
     pub fn transient(code: &str, message: &str) -> Self {
         Self::new(code, message, Class::Transient, true)
@@ -75,6 +91,26 @@ impl Failure {
             class,
             retryable,
             retry_after: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_message_is_cut_and_a_bad_code_is_refused() {
+        let long = "é".repeat(Failure::MESSAGE_MAX_BYTES);
+        let kept = Failure::transient("SLOW", &long).bounded().unwrap();
+        assert_eq!(kept.message.len(), Failure::MESSAGE_MAX_BYTES);
+        let odd = format!("x{long}");
+        let kept = Failure::transient("SLOW", &odd).bounded().unwrap();
+        assert_eq!(kept.message.len(), Failure::MESSAGE_MAX_BYTES - 1);
+        let short = Failure::permanent("GONE", "it is gone");
+        assert_eq!(short.bounded().unwrap(), short);
+        for code in ["", "A\nB", &"x".repeat(129)] {
+            assert!(Failure::permanent(code, "").bounded().is_err(), "{code:?} was taken");
         }
     }
 }

@@ -173,7 +173,7 @@ macro_rules! text {
     };
 }
 
-fn unfit(text: &str, max_bytes: usize) -> Option<String> {
+pub(crate) fn unfit(text: &str, max_bytes: usize) -> Option<String> {
     if text.is_empty() {
         Some("must not be empty".to_owned())
     } else if text.len() > max_bytes {

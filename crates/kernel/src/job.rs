@@ -150,6 +150,8 @@ pub struct Job {
     pub retry_count: u32,
     /// The last epoch granted.
     pub epoch: Epoch,
+    /// The claim that granted it.
+    pub claim_id: Option<ClaimId>,
     /// Interruptions since the last progress.
     pub interruptions: u32,
     /// When it first started.
@@ -167,7 +169,7 @@ pub struct Job {
     /// What it waits for. Set if and only if it is `waiting`.
     pub wait: Option<Wait>,
     /// How its last wait ended.
-    pub woken: Option<Cause>,
+    pub woken: Option<Wakeup>,
     /// Someone asked to cancel it.
     pub cancel: Option<CancelRequest>,
     /// Its last failure.
@@ -249,8 +251,6 @@ impl Job {
 pub struct Lease {
     /// The worker session that holds it.
     pub worker: WorkerId,
-    /// The claim that granted it.
-    pub claim_id: ClaimId,
     /// When it runs out. Time alone does not end a lease: someone has to expire it.
     pub until: Timestamp,
     /// Was it granted alone?
@@ -313,6 +313,22 @@ pub enum WaitOn {
     /// The end of a child.
     Child(JobId),
 }
+
+words!(
+    /// How a wait ended.
+    Wakeup {
+        /// Its signal came.
+        Signal = "signal",
+        /// Its time came.
+        Time = "time",
+        /// Its child came to an end.
+        Child = "child",
+        /// What it waited for did not come in time.
+        TimedOut = "timed_out",
+        /// It was woken to clean up, for it is to be cancelled.
+        Cancelled = "cancelled",
+    }
+);
 
 impl fmt::Display for WaitOn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

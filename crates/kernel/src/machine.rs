@@ -144,12 +144,8 @@ words!(
         CompletedInPart = "completed_in_part",
         /// The handler parked it on a signal, a time or a child.
         JobWaiting = "job_waiting",
-        /// What it waited for came.
+        /// Its wait is over: what it waited for came, or did not come in time, or it is to be cancelled.
         WaitCompleted = "wait_completed",
-        /// What it waited for did not come in time.
-        WaitTimedOut = "wait_timed_out",
-        /// It was woken to clean up, for it is to be cancelled.
-        WaitCancelled = "wait_cancelled",
         /// It failed, and trying again may help.
         RetryableError = "retryable_error",
         /// It ran longer than its time-out.
@@ -221,8 +217,6 @@ pub const MOVES: &[Move] = moves! {
 
     [Running] JobWaiting => Waiting;
     [Waiting] WaitCompleted => Queued;
-    [Waiting] WaitTimedOut => Queued;
-    [Waiting] WaitCancelled => Queued;
 
     [Running] RetryableError => RetryScheduled;
     [Running] Timeout => RetryScheduled;

@@ -98,7 +98,7 @@ impl Answer {
             leased_until: job.lease.as_ref().map(|lease| lease.until),
             next_retry_at: job.next_retry_at,
             dlq_id: job.dlq_id,
-            cancel_requested: job.cancel.is_some(),
+            cancel_requested: job.cancel.is_some() && !job.state.is_end(),
         }
     }
 }
@@ -256,6 +256,10 @@ impl<'a> Draft<'a> {
         transition.attempt = changed_attempt(&before, job, stats, now);
         if job.attempt > before.attempt && job.spec.task_given {
             transition.task = Some(task_of(job));
+        }
+        let unwanted = |job: &Job| job.cancel.is_some() || job.state == State::Cancelled;
+        if unwanted(job) && !unwanted(&before) {
+            transition.follow_ups.push(FollowUp::CancelChildren { parent: job.id });
         }
         if let (Some(parent), true) = (job.spec.parent, job.state.is_end()) {
             let ended = FollowUp::ChildEnded { parent, child: job.id, state: job.state };

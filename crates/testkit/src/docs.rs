@@ -9,6 +9,8 @@ use windlass_kernel::{
     machine::{MOVES, NOTES, diagram},
 };
 
+use crate::grid;
+
 /// Compares a page under `docs/` with what the code says, or writes it if `WINDLASS_BLESS` is set.
 ///
 /// # Panics
@@ -52,6 +54,8 @@ pub fn states_page() -> String {
         let because = Cause::meaning(*cause).trim_start_matches("Note: ");
         page.push_str(&format!("| `{state}` | `{cause}` | {because} |\n"));
     }
+    page.push_str("\n## What each op does in each situation\n\n");
+    page.push_str(&grid::markdown());
     page
 }
 

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::{
-    Actor, Current, Event, Failure, Jitter, Job, JobId, Kind, Op, Payload, Principal, TenantId,
+    Actor, By, Current, Event, Failure, Jitter, Job, JobId, Kind, Op, Payload, Principal, TenantId,
     Timestamp, Transition, WorkerId, decide,
     ids::ClaimId,
     ops::{Cancel, Claim, Enqueue, NewJob, Outcome, Settle},
@@ -73,6 +73,7 @@ impl Life {
             job_id: self.job.id,
             claim_id: ClaimId::from_u128(self.job.version.into()),
             worker: worker(),
+            trace_id: None,
             lease: Duration::from_secs(3_600),
             start: true,
             alone: true,
@@ -84,7 +85,7 @@ impl Life {
         self.op(Settle {
             job_id: self.job.id,
             epoch: self.job.epoch,
-            worker: worker(),
+            by: By::worker(worker()),
             outcome,
             stats: None,
             jitter: Jitter::NONE,

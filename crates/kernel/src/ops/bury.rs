@@ -5,7 +5,7 @@
 
 use crate::{
     By, Cause, DeadLetter, Digest, DlqId, Fact, Failure, Job, JobId, OpKind, Refusal, Timestamp,
-    Transition, failure::GIVEN_UP, transition::Draft,
+    Transition, failure::GIVEN_UP, ops::needed_reason, transition::Draft,
 };
 
 /// A person gives up on a job.
@@ -20,9 +20,7 @@ pub struct Bury {
 }
 
 pub(super) fn decide(job: &Job, op: &Bury, now: Timestamp) -> Result<Transition, Refusal> {
-    if op.reason.trim().is_empty() {
-        return Err(Refusal::invalid("reason", "must not be empty"));
-    }
+    needed_reason(&op.reason)?;
     let mut draft = Draft::of(job, OpKind::Bury, &op.by, now);
     let failure = Failure::permanent(GIVEN_UP, &op.reason);
     record(&mut draft, Cause::OperatorGaveUp, failure, None, now)?;

@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use crate::{
-    By, Cause, Digest, Fact, FollowUp, Job, JobId, OpKind, Refusal, State, Timestamp, Transition,
-    transition::Draft,
+    By, Cause, Digest, Fact, Job, JobId, OpKind, Refusal, State, Timestamp, Transition,
+    job::Wakeup, ops::check_reason, transition::Draft,
 };
 
 /// Someone does not want the job any more.
@@ -37,17 +37,20 @@ pub(super) fn decide(job: &Job, op: &Cancel, now: Timestamp) -> Result<Transitio
     if op.grace > Cancel::GRACE_MAX {
         return Err(Refusal::invalid("grace_ms", "must be at most 24 hours"));
     }
-    let asks = matches!(job.state, State::Running | State::Waiting) && !op.force;
-    if asks && job.cancel.is_some() {
+    check_reason(op.reason.as_deref())?;
+    // Asking twice is asking once: it must not take away the time to clean up.
+    if job.cancel.is_some() && !op.force && !job.state.is_end() {
         return Ok(Transition::recorded(job));
     }
+    let asks = matches!(job.state, State::Running | State::Waiting) && !op.force;
     let mut draft = Draft::of(job, OpKind::Cancel, &op.by, now);
     if asks {
         let grace_until = now.plus(op.grace);
         let fact = Fact::CancelRequested { reason: op.reason.clone(), grace_until };
         draft.record(Cause::CancelRequested, fact)?;
         if job.state == State::Waiting {
-            draft.record(Cause::WaitCancelled, Fact::Woken { payload: None })?;
+            let woken = Fact::Woken { how: Wakeup::Cancelled, payload: None };
+            draft.record(Cause::WaitCompleted, woken)?;
         }
     } else {
         let reason = op.reason.clone();
@@ -56,7 +59,6 @@ pub(super) fn decide(job: &Job, op: &Cancel, now: Timestamp) -> Result<Transitio
             Fact::Cancelled { reason, failure: None, settle: None },
         )?;
     }
-    draft.transition().follow_ups.push(FollowUp::CancelChildren { parent: job.id });
     Ok(draft.finish(None))
 }
 

@@ -3,8 +3,8 @@
 //! Progress clears the count of interruptions: a job that gets on is no poison.
 
 use crate::{
-    Actor, By, Cause, Digest, Epoch, Fact, Job, JobId, OpKind, Refusal, Timestamp, Transition,
-    WorkerId, ops::fence, transition::Draft,
+    By, Cause, Digest, Epoch, Fact, Job, JobId, OpKind, Refusal, Timestamp, Transition, ops::fence,
+    transition::Draft,
 };
 
 /// A handler saves its progress.
@@ -14,16 +14,15 @@ pub struct Checkpoint {
     pub job_id: JobId,
     /// The epoch of the lease.
     pub epoch: Epoch,
-    /// The worker session.
-    pub worker: WorkerId,
+    /// Who: the worker session.
+    pub by: By,
     /// The digest of the saved state.
     pub state: Digest,
 }
 
 pub(super) fn decide(job: &Job, op: &Checkpoint, now: Timestamp) -> Result<Transition, Refusal> {
     fence(job, op.epoch)?;
-    let by = By::from(Actor::Worker(op.worker.clone()));
-    let mut draft = Draft::of(job, OpKind::Checkpoint, &by, now);
+    let mut draft = Draft::of(job, OpKind::Checkpoint, &op.by, now);
     draft.record(Cause::Checkpoint, Fact::Checkpoint { state: op.state })?;
     Ok(draft.finish(None))
 }

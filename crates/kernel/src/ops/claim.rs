@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use crate::{
-    Actor, By, Cause, Fact, Job, JobId, Lease, OpKind, Refusal, State, Timestamp, Transition,
-    WorkerId, ids::ClaimId, transition::Draft,
+    Actor, By, Cause, Fact, Job, JobId, Lease, OpKind, Refusal, State, Timestamp, TraceId,
+    Transition, WorkerId, ids::ClaimId, transition::Draft,
 };
 
 /// A worker asks for this job.
@@ -19,6 +19,8 @@ pub struct Claim {
     pub claim_id: ClaimId,
     /// The worker session.
     pub worker: WorkerId,
+    /// The trace of the request, if it brought one.
+    pub trace_id: Option<TraceId>,
     /// How long the lease lasts.
     pub lease: Duration,
     /// Start at once, in the same op.
@@ -41,7 +43,8 @@ pub(super) fn decide(
     now: Timestamp,
 ) -> Result<Transition, Refusal> {
     check_lease(op.lease)?;
-    if job.lease.as_ref().is_some_and(|lease| lease.claim_id == op.claim_id) {
+    // Also when its lease is over: a claim that comes late once more must not take the job again.
+    if job.claim_id == Some(op.claim_id) {
         return Ok(Transition::recorded(job));
     }
     if let Some(at) = job.claim_at().filter(|at| *at > now) {
@@ -52,13 +55,13 @@ pub(super) fn decide(
         State::Interrupted => Cause::RecoveryResume,
         _ => Cause::WorkerClaim,
     };
-    let by = By::from(Actor::Worker(op.worker.clone()));
+    let by = By { actor: Actor::Worker(op.worker.clone()), trace_id: op.trace_id.clone() };
     let mut draft = Draft::of(job, OpKind::Claim, &by, now);
     let epoch = job.epoch.next(incarnation);
-    draft.record(cause, Fact::Claimed { epoch, worker: op.worker.clone() })?;
+    draft
+        .record(cause, Fact::Claimed { epoch, claim_id: op.claim_id, worker: op.worker.clone() })?;
     draft.grant(Lease {
         worker: op.worker.clone(),
-        claim_id: op.claim_id,
         until: now.plus(op.lease),
         alone: op.alone,
         beat_at: now,

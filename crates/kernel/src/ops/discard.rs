@@ -5,7 +5,7 @@
 
 use crate::{
     Actor, Approval, By, DeadLetter, DlqId, Job, LetterState, Principal, Refusal, Timestamp,
-    Transition, letter::ApprovalStep,
+    Transition, letter::ApprovalStep, ops::needed_reason,
 };
 
 /// A person wants a dead letter thrown away.
@@ -35,9 +35,7 @@ pub(super) fn decide(
     now: Timestamp,
 ) -> Result<Transition, Refusal> {
     let principal = person(&op.by)?;
-    if op.reason.trim().is_empty() {
-        return Err(Refusal::invalid("reason", "must not be empty"));
-    }
+    needed_reason(&op.reason)?;
     match letter.state {
         LetterState::Discarded | LetterState::Requeued => {
             Err(Refusal::DlqClosed { state: letter.state })

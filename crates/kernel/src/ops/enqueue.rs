@@ -245,7 +245,8 @@ pub(super) fn decide(
     }
     let attempt = match (&op.new.task, current.task) {
         (Some(asked), Some(known)) => next_attempt(asked, known)?,
-        _ => 1,
+        (Some(asked), None) => first_attempt(asked, op.job_id)?,
+        (None, _) => 1,
     };
     let payload = NewPayload::Given(op.new.payload.clone());
     Ok(create(op.job_id, Arc::new(op.spec(now)), attempt, payload, &op.by, now))
@@ -275,6 +276,17 @@ fn next_attempt(asked: &NewTask, known: &Task) -> Result<u32, Refusal> {
     match known.active {
         Some(job_id) => Err(Refusal::TaskActive { task_id, job_id }),
         None => Ok(known.next_attempt),
+    }
+}
+
+/// The task is not known: its first attempt. A job id as a task means that job, which has to be there:
+/// otherwise a job that gets this id later would run a task that is taken.
+fn first_attempt(asked: &NewTask, job_id: JobId) -> Result<u32, Refusal> {
+    match asked.task_id.as_str().parse::<JobId>() {
+        Ok(other) if other != job_id => {
+            Err(Refusal::invalid("task_id", "is a job id, and there is no such job"))
+        }
+        _ => Ok(1),
     }
 }
 

@@ -222,6 +222,24 @@ fn fence(job: &Job, epoch: Epoch) -> Result<(), Refusal> {
     if job.has_live_lease(epoch) { Ok(()) } else { Err(Refusal::StaleAttempt) }
 }
 
+/// The longest reason that a caller may give.
+const REASON_MAX_BYTES: usize = 4096;
+
+fn check_reason(reason: Option<&str>) -> Result<(), Refusal> {
+    if reason.is_some_and(|reason| reason.len() > REASON_MAX_BYTES) {
+        return Err(Refusal::invalid("reason", "must be at most 4096 bytes long"));
+    }
+    Ok(())
+}
+
+/// A reason that must be given.
+fn needed_reason(reason: &str) -> Result<(), Refusal> {
+    if reason.trim().is_empty() {
+        return Err(Refusal::invalid("reason", "must not be empty"));
+    }
+    check_reason(Some(reason))
+}
+
 /// A timer acts on the version it saw.
 fn unchanged_since(job: &Job, version: u64) -> Result<(), Refusal> {
     if job.version == version { Ok(()) } else { Err(Refusal::Outdated) }

@@ -4,8 +4,7 @@
 //! shutdown is no sign of a poison job. A job that is to be cancelled is cancelled instead.
 
 use crate::{
-    Actor, By, Cause, Epoch, Fact, Job, JobId, OpKind, Refusal, State, Timestamp, Transition,
-    WorkerId,
+    By, Cause, Epoch, Fact, Job, JobId, OpKind, Refusal, State, Timestamp, Transition,
     ops::{cancel, fence},
     transition::Draft,
 };
@@ -17,14 +16,13 @@ pub struct Release {
     pub job_id: JobId,
     /// The epoch of the lease.
     pub epoch: Epoch,
-    /// The worker session.
-    pub worker: WorkerId,
+    /// Who: the worker session.
+    pub by: By,
 }
 
 pub(super) fn decide(job: &Job, op: &Release, now: Timestamp) -> Result<Transition, Refusal> {
     fence(job, op.epoch)?;
-    let by = By::from(Actor::Worker(op.worker.clone()));
-    let mut draft = Draft::of(job, OpKind::Release, &by, now);
+    let mut draft = Draft::of(job, OpKind::Release, &op.by, now);
     if job.cancel.is_some() {
         cancel::record(&mut draft, None)?;
     } else if job.state == State::Dispatched {

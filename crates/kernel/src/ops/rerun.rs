@@ -29,6 +29,10 @@ pub(super) fn decide(
     op: &Rerun,
     now: Timestamp,
 ) -> Result<Transition, Refusal> {
+    if !ended.state.is_end() {
+        let task_id = ended.spec.task_id.clone();
+        return Err(Refusal::TaskActive { task_id, job_id: ended.id });
+    }
     if !matches!(ended.state, State::Failed | State::Cancelled) {
         return Err(Refusal::InvalidTransition { from: ended.state, op: OpKind::Rerun });
     }

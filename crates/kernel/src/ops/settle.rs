@@ -6,9 +6,9 @@
 use serde::Serialize;
 
 use crate::{
-    Actor, Answer, By, Cause, Digest, Epoch, Fact, Failure, Jitter, Job, JobId, OpKind, Payload,
-    Refusal, State, Timestamp, Transition, WorkerId,
-    ops::{bury, cancel, fence},
+    Answer, By, Cause, Digest, Epoch, Fact, Failure, Jitter, Job, JobId, OpKind, Payload, Refusal,
+    State, Timestamp, Transition,
+    ops::{bury, cancel, check_reason, fence},
     transition::Draft,
 };
 
@@ -19,8 +19,8 @@ pub struct Settle {
     pub job_id: JobId,
     /// The epoch of the lease.
     pub epoch: Epoch,
-    /// The worker session.
-    pub worker: WorkerId,
+    /// Who: the worker session.
+    pub by: By,
     /// How it ended.
     pub outcome: Outcome,
     /// Figures for the attempt.
@@ -106,8 +106,7 @@ pub(super) fn decide(job: &Job, op: &Settle, now: Timestamp) -> Result<Transitio
     if job.state != State::Running {
         return Err(Refusal::InvalidTransition { from: job.state, op: OpKind::Settle });
     }
-    let by = By::from(Actor::Worker(op.worker.clone()));
-    let mut draft = Draft::of(job, OpKind::Settle, &by, now);
+    let mut draft = Draft::of(job, OpKind::Settle, &op.by, now);
     match &op.outcome {
         Outcome::Succeeded { result } => {
             let digest = result.as_ref().map(Payload::digest);
@@ -128,9 +127,11 @@ pub(super) fn decide(job: &Job, op: &Settle, now: Timestamp) -> Result<Transitio
             draft.transition().remaining = Some(remaining.clone());
         }
         Outcome::Failed(failure) => {
-            fail(&mut draft, Cause::RetryableError, failure.clone(), op.jitter, Some(settle), now)?;
+            let failure = failure.bounded()?;
+            fail(&mut draft, Cause::RetryableError, failure, op.jitter, Some(settle), now)?;
         }
         Outcome::Cancelled { reason } => {
+            check_reason(reason.as_deref())?;
             let fact =
                 Fact::Cancelled { reason: reason.clone(), failure: None, settle: Some(settle) };
             draft.record(Cause::CancelCommand, fact)?;
@@ -152,10 +153,10 @@ pub(super) fn fail(
     let (spec, retry_count) = (job.spec.clone(), job.retry_count + 1);
     if !failure.retryable {
         bury::record(draft, Cause::NonRetryableError, failure, settle, now)
-    } else if job.cancel.is_some() {
-        cancel::record(draft, settle)
     } else if retry_count > spec.max_retries {
         bury::record(draft, Cause::RetriesExhausted, failure, settle, now)
+    } else if job.cancel.is_some() {
+        cancel::record(draft, settle)
     } else {
         let next_retry_at = spec.retry.next_at(retry_count, jitter, failure.retry_after, now);
         draft.record(cause, Fact::Retry { failure, next_retry_at, settle })

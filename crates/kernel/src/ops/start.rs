@@ -1,8 +1,8 @@
 //! Start: a worker begins to run a job that it has claimed.
 
 use crate::{
-    Actor, By, Cause, Epoch, Fact, Job, JobId, OpKind, Refusal, State, Timestamp, Transition,
-    WorkerId, ops::fence, transition::Draft,
+    By, Cause, Epoch, Fact, Job, JobId, OpKind, Refusal, State, Timestamp, Transition, ops::fence,
+    transition::Draft,
 };
 
 /// The handler begins.
@@ -12,8 +12,8 @@ pub struct Start {
     pub job_id: JobId,
     /// The epoch of the lease.
     pub epoch: Epoch,
-    /// The worker session.
-    pub worker: WorkerId,
+    /// Who: the worker session.
+    pub by: By,
 }
 
 pub(super) fn decide(job: &Job, op: &Start, now: Timestamp) -> Result<Transition, Refusal> {
@@ -21,8 +21,7 @@ pub(super) fn decide(job: &Job, op: &Start, now: Timestamp) -> Result<Transition
     if job.state == State::Running {
         return Ok(Transition::recorded(job));
     }
-    let by = By::from(Actor::Worker(op.worker.clone()));
-    let mut draft = Draft::of(job, OpKind::Start, &by, now);
+    let mut draft = Draft::of(job, OpKind::Start, &op.by, now);
     draft.record(Cause::Started, Fact::Plain)?;
     let mut transition = draft.finish(None);
     // Silence is counted from the start: before it there was nothing to hear.

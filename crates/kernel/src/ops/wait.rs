@@ -4,7 +4,7 @@
 //! wakes it. A job that is to be cancelled may not begin to wait.
 
 use crate::{
-    Actor, By, Cause, Epoch, Fact, Job, JobId, OpKind, Refusal, Timestamp, Transition, WorkerId,
+    By, Cause, Epoch, Fact, Job, JobId, OpKind, Refusal, State, Timestamp, Transition,
     job::{Wait, WaitOn},
     ops::fence,
     transition::Draft,
@@ -17,22 +17,24 @@ pub struct WaitFor {
     pub job_id: JobId,
     /// The epoch of the lease.
     pub epoch: Epoch,
-    /// The worker session.
-    pub worker: WorkerId,
+    /// Who: the worker session.
+    pub by: By,
     /// What it waits for.
     pub wait: Wait,
 }
 
 pub(super) fn decide(job: &Job, op: &WaitFor, now: Timestamp) -> Result<Transition, Refusal> {
     fence(job, op.epoch)?;
+    if job.state != State::Running {
+        return Err(Refusal::InvalidTransition { from: job.state, op: OpKind::Wait });
+    }
     if op.wait.on == WaitOn::Time && op.wait.until.is_none() {
         return Err(Refusal::invalid("until", "is needed to wait for a time"));
     }
     if job.cancel.is_some() {
         return Err(Refusal::CancelRequested);
     }
-    let by = By::from(Actor::Worker(op.worker.clone()));
-    let mut draft = Draft::of(job, OpKind::Wait, &by, now);
+    let mut draft = Draft::of(job, OpKind::Wait, &op.by, now);
     draft.record(Cause::JobWaiting, Fact::Parked { wait: op.wait.clone() })?;
     Ok(draft.finish(None))
 }

@@ -4,7 +4,10 @@
 
 use crate::{
     Actor, By, Cause, Digest, Fact, Job, JobId, OpKind, Refusal, State, Timestamp, Transition,
-    ids::CorrelationKey, job::WaitOn, ops::unchanged_since, transition::Draft,
+    ids::CorrelationKey,
+    job::{WaitOn, Wakeup},
+    ops::unchanged_since,
+    transition::Draft,
 };
 
 /// A wait is over.
@@ -47,14 +50,14 @@ pub(super) fn decide(job: &Job, op: &Wake, now: Timestamp) -> Result<Transition,
     let Some(wait) = &job.wait else {
         return Err(Refusal::InvalidTransition { from: job.state, op: OpKind::Wake });
     };
-    let (cause, by, payload) = match &op.by {
+    let (how, by, payload) = match &op.by {
         WakeBy::Signal { key, payload, by } => {
             expect(wait.on == WaitOn::Signal(key.clone()))?;
-            (Cause::WaitCompleted, by.clone(), *payload)
+            (Wakeup::Signal, by.clone(), *payload)
         }
         WakeBy::Child { child } => {
             expect(wait.on == WaitOn::Child(*child))?;
-            (Cause::WaitCompleted, Actor::Scheduler.into(), None)
+            (Wakeup::Child, Actor::Scheduler.into(), None)
         }
         WakeBy::Time { .. } => {
             let at = wait.until.ok_or(Refusal::NotWaitingFor)?;
@@ -62,13 +65,13 @@ pub(super) fn decide(job: &Job, op: &Wake, now: Timestamp) -> Result<Transition,
                 return Err(Refusal::NotDue { at });
             }
             let awaited = wait.on == WaitOn::Time;
-            let cause = if awaited { Cause::WaitCompleted } else { Cause::WaitTimedOut };
-            (cause, Actor::Scheduler.into(), None)
+            let how = if awaited { Wakeup::Time } else { Wakeup::TimedOut };
+            (how, Actor::Scheduler.into(), None)
         }
     };
     debug_assert_eq!(job.state, State::Waiting, "only a waiting job has a wait");
     let mut draft = Draft::of(job, OpKind::Wake, &by, now);
-    draft.record(cause, Fact::Woken { payload })?;
+    draft.record(Cause::WaitCompleted, Fact::Woken { how, payload })?;
     Ok(draft.finish(None))
 }
 

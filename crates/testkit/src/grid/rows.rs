@@ -12,7 +12,7 @@ use windlass_kernel::{
 };
 
 use super::sample::{
-    Sample, awaited, cancelled, json, last, partial, retryable, succeeded, user, worker,
+    Sample, awaited, by_worker, cancelled, json, last, partial, retryable, succeeded, user,
 };
 
 /// One row: an op in one of its variants.
@@ -38,9 +38,9 @@ pub(super) const ROWS: &[Row] = rows! {
     "claim" => |job| op(job.next_claim());
     "claim and start" => |job| op(Claim { start: true, ..job.next_claim() });
     "claim, the same again" => |job| op(job.claimed.clone()?);
-    "start" => |job| op(Start { job_id: job.job_id, epoch: job.epoch, worker: worker() });
+    "start" => |job| op(Start { job_id: job.job_id, epoch: job.epoch, by: by_worker() });
     "renew" => |job| op(renew(job));
-    "release" => |job| op(Release { job_id: job.job_id, epoch: job.epoch, worker: worker() });
+    "release" => |job| op(Release { job_id: job.job_id, epoch: job.epoch, by: by_worker() });
     "settle succeeded" => |job| settle(job, succeeded());
     "settle partial" => |job| settle(job, partial());
     "settle failed, retryable" => |job| settle(job, retryable());
@@ -151,7 +151,7 @@ fn distinct(job: &Sample, outcome: Outcome) -> Outcome {
 
 fn checkpoint(job: &Sample) -> Checkpoint {
     let state = Digest::of("half way");
-    Checkpoint { job_id: job.job_id, epoch: job.epoch, worker: worker(), state }
+    Checkpoint { job_id: job.job_id, epoch: job.epoch, by: by_worker(), state }
 }
 
 fn wake(job: &Sample, by: WakeBy) -> Wake {

@@ -119,6 +119,7 @@ impl Sample {
             job_id: self.job_id,
             claim_id: ClaimId::from_u128(u128::from(claims) + 100),
             worker: worker(),
+            trace_id: None,
             lease: HOUR,
             start: false,
             alone: true,
@@ -127,14 +128,14 @@ impl Sample {
 
     /// A settle under the caller's epoch.
     pub(super) fn settle_as(&self, outcome: Outcome) -> Settle {
-        let (job_id, epoch, worker) = (self.job_id, self.epoch, worker());
-        Settle { job_id, epoch, worker, outcome, stats: None, jitter: Jitter::NONE }
+        let (job_id, epoch, by) = (self.job_id, self.epoch, by_worker());
+        Settle { job_id, epoch, by, outcome, stats: None, jitter: Jitter::NONE }
     }
 
     /// What the job waits for, when it waits.
     pub(super) fn wait_for(&self) -> WaitFor {
         let wait = Wait { on: WaitOn::Signal(awaited()), until: Some(self.now.plus(HOUR)) };
-        WaitFor { job_id: self.job_id, epoch: self.epoch, worker: worker(), wait }
+        WaitFor { job_id: self.job_id, epoch: self.epoch, by: by_worker(), wait }
     }
 
     /// Lets time pass.
@@ -199,7 +200,7 @@ impl Sample {
 
     fn started(self) -> Sample {
         let (job_id, epoch) = (self.job_id, self.store.jobs[&self.job_id].epoch);
-        self.commit(Start { job_id, epoch, worker: worker() })
+        self.commit(Start { job_id, epoch, by: by_worker() })
     }
 
     fn settle(mut self, outcome: Outcome) -> Sample {
@@ -266,6 +267,11 @@ impl Sample {
 /// The worker of every op.
 pub(super) fn worker() -> WorkerId {
     WorkerId::new("w1").expect("a name")
+}
+
+/// The worker, as an actor.
+pub(super) fn by_worker() -> By {
+    By::worker(worker())
 }
 
 /// A person.

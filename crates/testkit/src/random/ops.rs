@@ -140,6 +140,7 @@ impl World {
             job_id: job.id,
             claim_id: ClaimId::from_u128(self.fresh_id()),
             worker: self.worker(chance),
+            trace_id: None,
             lease: chance.ms(100, 60_000),
             start: chance.percent(50),
             alone: job.is_isolated() && chance.percent(80),
@@ -208,7 +209,7 @@ impl World {
         let percent = if on == WaitOn::Time { 100 } else { 50 };
         let until = chance.maybe(percent, |chance| self.now.plus(chance.ms(0, 30_000)));
         let wait = Wait { on, until };
-        WaitFor { job_id: job.id, epoch: job.epoch, worker: holder(job), wait }.into()
+        WaitFor { job_id: job.id, epoch: job.epoch, by: holder(job), wait }.into()
     }
 
     fn next_of_waiting(&mut self, job: &Job, chance: &mut Chance) -> Op {
@@ -389,11 +390,11 @@ fn write_under(job: &Job, epoch: Epoch, chance: &mut Chance) -> Op {
             let lease = chance.ms(100, 60_000);
             Renew { job_id: job.id, epoch, lease, heartbeat: true }.into()
         }
-        2 => Release { job_id: job.id, epoch, worker: holder(job) }.into(),
+        2 => Release { job_id: job.id, epoch, by: holder(job) }.into(),
         3 => checkpoint(job, epoch, chance),
         4 => {
             let wait = Wait { on: WaitOn::Signal(correlation_key(chance)), until: None };
-            WaitFor { job_id: job.id, epoch, worker: holder(job), wait }.into()
+            WaitFor { job_id: job.id, epoch, by: holder(job), wait }.into()
         }
         _ => settle(job, epoch, chance).into(),
     }
@@ -420,7 +421,7 @@ fn unknown_job(chance: &mut Chance) -> Op {
 }
 
 fn start(job: &Job, epoch: Epoch) -> Op {
-    Start { job_id: job.id, epoch, worker: holder(job) }.into()
+    Start { job_id: job.id, epoch, by: holder(job) }.into()
 }
 
 fn renew(job: &Job, chance: &mut Chance) -> Op {
@@ -429,12 +430,12 @@ fn renew(job: &Job, chance: &mut Chance) -> Op {
 }
 
 fn release(job: &Job) -> Op {
-    Release { job_id: job.id, epoch: job.epoch, worker: holder(job) }.into()
+    Release { job_id: job.id, epoch: job.epoch, by: holder(job) }.into()
 }
 
 fn checkpoint(job: &Job, epoch: Epoch, chance: &mut Chance) -> Op {
     let state = Digest::of(&chance.below(10).to_string());
-    Checkpoint { job_id: job.id, epoch, worker: holder(job), state }.into()
+    Checkpoint { job_id: job.id, epoch, by: holder(job), state }.into()
 }
 
 fn settle(job: &Job, epoch: Epoch, chance: &mut Chance) -> Settle {
@@ -449,7 +450,7 @@ fn settle(job: &Job, epoch: Epoch, chance: &mut Chance) -> Settle {
         _ => Outcome::Cancelled { reason: None },
     };
     let (stats, jitter) = (chance.maybe(20, payload), jitter(chance));
-    Settle { job_id: job.id, epoch, worker: holder(job), outcome, stats, jitter }
+    Settle { job_id: job.id, epoch, by: holder(job), outcome, stats, jitter }
 }
 
 fn expire(job: &Job, what: Expiry, chance: &mut Chance) -> Op {
@@ -468,8 +469,8 @@ fn bury(job: &Job) -> Op {
 }
 
 /// Whoever holds the job, or would say so.
-fn holder(job: &Job) -> WorkerId {
-    job.lease.as_ref().map_or_else(|| session(0, 0), |lease| lease.worker.clone())
+fn holder(job: &Job) -> By {
+    By::worker(job.lease.as_ref().map_or_else(|| session(0, 0), |lease| lease.worker.clone()))
 }
 
 /// The worker session of one start of one process.

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use windlass_kernel::{
-    Jitter, Job, Op, State, WorkerId,
+    By, Jitter, Job, Op, State, WorkerId,
     ids::ClaimId,
     ops::{Claim, Outcome, Settle},
     timer,
@@ -43,6 +43,7 @@ impl World {
             job_id: job.id,
             claim_id: ClaimId::from_u128(self.fresh_id()),
             worker: willing(),
+            trace_id: None,
             lease: Duration::from_secs(60),
             start: true,
             alone: true,
@@ -55,7 +56,7 @@ fn complete(job: &Job) -> Op {
     Settle {
         job_id: job.id,
         epoch: job.epoch,
-        worker: willing(),
+        by: By::worker(willing()),
         outcome: Outcome::Succeeded { result: None },
         stats: None,
         jitter: Jitter::NONE,

@@ -1,5 +1,11 @@
 //! What the tests of Windlass share. It sees only the kernel, and only tests see it.
+//!
+//! Where to start: a [`story`] says in a few lines what must happen to a job; a [`World`] is anything
+//! that can live through one. [`MapStore`] is the smallest world: the kernel with nothing under it.
 
 mod map;
+pub mod story;
+mod world;
 
 pub use map::MapStore;
+pub use world::World;

@@ -112,11 +112,10 @@ approve  j1  by alice                       -> refused APPROVAL_REQUIRED
 expect   j1                                 -> failed  dlq discard_requested  approvals 1
 approve  j1  by bob                         -> failed  dlq discarded  approvals 2  version 6
 
-# Discard: asking twice is not agreeing, whoever asks.
+# Discard: asking again is not agreeing.
 enqueue  j1                                 -> queued
 run      j1  failed                         -> failed
 discard  j1  by alice  because sent by hand -> failed  dlq discard_requested
-discard  j1  by alice  because sent by hand -> refused APPROVAL_REQUIRED
 discard  j1  by bob    because sent by hand -> refused APPROVAL_REQUIRED
 expect   j1                                 -> failed  dlq discard_requested  approvals 1
 

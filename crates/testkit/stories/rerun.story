@@ -71,10 +71,14 @@ pass     10s                                -> cancelled  error DEADLINE_EXCEEDE
 rerun    j1  as j2                          -> queued     attempt 2
 pass     1d                                 -> queued
 
-# What succeeded is done: it is not run again.
+# What succeeded, if only in part, is done: it is not run again.
 enqueue  j1                                 -> queued
 run      j1  succeeded                      -> succeeded
 rerun    j1  as j2                          -> refused INVALID_TRANSITION
+enqueue  j3                                 -> queued
+claim    j3  by w1  start                   -> running
+settle   j3  partial  remaining {"rows": 3} -> partial
+rerun    j3  as j4                          -> refused INVALID_TRANSITION
 
 # The id of the new job has to be new.
 enqueue  j1                                 -> queued

@@ -58,6 +58,8 @@ pub(super) struct Asked {
     pub(super) start_within: Option<Duration>,
     /// To be at an end this long from now.
     pub(super) deadline: Option<Duration>,
+    /// To be at an end this long after the story began.
+    pub(super) deadline_at: Option<Duration>,
     pub(super) retries: Option<u32>,
     pub(super) base: Option<Duration>,
     pub(super) cap: Option<Duration>,
@@ -158,6 +160,7 @@ fn read_enqueue(words: &mut Words) -> Result<Asked> {
             "heartbeat" => asked.heartbeat = Some(words.duration("heartbeat")?),
             "start_within" => asked.start_within = Some(words.duration("start_within")?),
             "deadline" => asked.deadline = Some(words.duration("deadline")?),
+            "deadline_at" => asked.deadline_at = Some(words.duration("deadline_at")?),
             "retries" => asked.retries = Some(words.number("retries")?),
             "base" => asked.base = Some(words.duration("base")?),
             "cap" => asked.cap = Some(words.duration("cap")?),
@@ -167,18 +170,31 @@ fn read_enqueue(words: &mut Words) -> Result<Asked> {
             "scope" => asked.scope = Some(words.word("scope")?),
             "key" => asked.key = Some(words.word("key")?),
             "run_key" => asked.run_key = Some(words.word("run_key")?),
-            "task" => asked.task = Some((words.word("task")?, true)),
-            "task_new" => asked.task = Some((words.word("task_new")?, false)),
+            "task" if asked.task.is_none() => asked.task = Some((words.word("task")?, true)),
+            "task_new" if asked.task.is_none() => {
+                asked.task = Some((words.word("task_new")?, false));
+            }
             "tags" => asked.tags = words.word("tags")?.split(',').map(str::to_owned).collect(),
             "trace" => asked.trace = Some(words.word("trace")?),
             "parent" => asked.parent = Some(words.job("parent")?),
             _ => {
                 let known = "by tenant queue kind payload priority schedule at after timeout \
-                     heartbeat start_within deadline retries base cap max_interruptions scope key \
+                     heartbeat start_within deadline deadline_at retries base cap max_interruptions scope key \
                      run_key task task_new tags trace parent";
                 return unknown("word for enqueue", &key, known);
             }
         }
+    }
+    let contradicts = [
+        asked.at.is_some() && asked.after.is_some(),
+        asked.deadline.is_some() && asked.deadline_at.is_some(),
+        asked.run_key.is_some() && (asked.key.is_some() || asked.scope.is_some()),
+        asked.scope.is_some() && asked.key.is_none(),
+    ];
+    if contradicts.contains(&true) {
+        return Err("one of at and after, of deadline and deadline_at, of run_key and key; \
+             and a scope has a key"
+            .to_owned());
     }
     Ok(asked)
 }
@@ -225,7 +241,8 @@ fn read_held(verb: &str, words: &mut Words) -> Result<What> {
         "checkpoint" => What::Checkpoint { held, state: words.json("the state")? },
         "wait" => {
             let on = read_awaited(words)?;
-            let limit = if words.take("for") { Some(words.duration("for")?) } else { None };
+            let has_limit = matches!(on, Awaited::Other(_)) && words.take("for");
+            let limit = if has_limit { Some(words.duration("for")?) } else { None };
             What::Wait { held, on, limit }
         }
         _ => read_settle(held, words)?,

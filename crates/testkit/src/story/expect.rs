@@ -318,3 +318,21 @@ fn in_ms(time: Duration) -> String {
 fn yes_no(fact: bool) -> String {
     if fact { "yes" } else { "no" }.to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::story::deed::Deed;
+
+    #[test]
+    fn the_readme_names_every_field_and_verb() {
+        let readme = include_str!("../../stories/README.md");
+        let named: Vec<&str> = readme.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+        let fields = FIELDS.iter().map(|(key, ..)| *key);
+        let refusal_fields = REFUSAL_FIELDS.iter().map(|(key, ..)| *key);
+        let verbs = Deed::VERBS.split(' ');
+        for word in fields.chain(refusal_fields).chain(verbs) {
+            assert!(named.contains(&word), "{word} is not in stories/README.md");
+        }
+    }
+}

@@ -12,8 +12,10 @@
 //!
 //! One line is one op: a verb, a job, then words and values; after the arrow a state or a refusal, then
 //! fields. A line without an arrow must not be refused. Each story has an empty world of its own, and
-//! the same stories run on every store. They live in `stories/`, one file for each topic.
+//! the same stories run on every store. They live in `stories/`, one file for each topic, beside a
+//! `README.md` with all verbs and fields.
 
+mod check;
 mod contract;
 mod deed;
 mod expect;

@@ -115,6 +115,8 @@ fn enqueue(deed: &Deed, asked: &Asked, setting: &Setting<'_>) -> Result<Enqueue,
     let usual = NewJob::new(kind, given.expect("it was given"));
     let at = asked.at.map(|at| setting.began.plus(at));
     let after = asked.after.map(|after| setting.now.plus(after));
+    let deadline_at = asked.deadline_at.map(|at| setting.began.plus(at));
+    let deadline = asked.deadline.map(|after| setting.now.plus(after));
     let tags = asked.tags.iter().map(Tag::new).collect::<Result<_, _>>()?;
     let new = NewJob {
         queue: Queue::new(name(&asked.queue, NewJob::DEFAULT_NAME))?,
@@ -124,7 +126,7 @@ fn enqueue(deed: &Deed, asked: &Asked, setting: &Setting<'_>) -> Result<Enqueue,
         timeout: asked.timeout,
         heartbeat_timeout: asked.heartbeat,
         schedule_to_start: asked.start_within,
-        deadline_at: asked.deadline.map(|deadline| setting.now.plus(deadline)),
+        deadline_at: deadline_at.or(deadline),
         max_retries: asked.retries.unwrap_or(usual.max_retries),
         retry: RetryPolicy {
             base: asked.base.unwrap_or(usual.retry.base),

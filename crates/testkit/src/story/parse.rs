@@ -179,5 +179,9 @@ mod tests {
         check_refused("expect j1", "an arrow and what is expected are missing");
         check_refused("expect j1 -> queued epoch", "epoch is missing");
         check_refused("claim j1 by w1 by w2", "by is said twice");
+        check_refused("expect j1 -> queued epoch 1 epoch 2", "epoch is said twice");
+        check_refused("enqueue j2 at 1s after 1s", "one of at and after");
+        check_refused("enqueue j2 scope red", "a scope has a key");
+        check_refused("wait j1 time 1s for 2s", "\"for\" is one word too many");
     }
 }

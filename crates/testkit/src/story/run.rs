@@ -5,22 +5,19 @@
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
-use serde_json::Value;
 use windlass_kernel::{
-    Answer, Cause, DlqId, Event, Jitter, Job, JobId, Op, Refusal, State, Timestamp, WorkerId, fold,
+    self as kernel, Actor, Answer, Jitter, Job, JobId, Op, Refusal, State, Timestamp, WorkerId,
     ids::ClaimId,
     ops::{Claim, Expire, Expiry, Outcome, Promote, RetryNow, Settle},
     timer,
 };
 
 use super::{
-    contract,
     deed::Deed,
-    expect::{Expect, Seen},
     ops,
     parse::{Line, Story},
     step::{Action, RunEnding},
-    words::{Name, Result, parse_duration},
+    words::{Name, Result},
 };
 use crate::World;
 
@@ -47,7 +44,15 @@ impl fmt::Display for Failure {
 /// Lives through a story in an empty world. Gives back what the story shows, line by line.
 pub fn run(story: &Story, world: &mut dyn World) -> std::result::Result<Vec<String>, Failure> {
     let began = "2026-01-01T00:00:00Z".parse().expect("it is an instant");
-    let mut scene = Scene { world, began, now: began, last: None, count: 0, shown: Vec::new() };
+    let mut scene = Scene {
+        world,
+        began,
+        now: began,
+        last: None,
+        touched: BTreeSet::new(),
+        count: 0,
+        shown: Vec::new(),
+    };
     for line in &story.lines {
         if let Err(why) = scene.play(line) {
             let (number, text) = (line.number, line.text.clone());
@@ -57,72 +62,70 @@ pub fn run(story: &Story, world: &mut dyn World) -> std::result::Result<Vec<Stri
     Ok(scene.shown)
 }
 
+/// What an op was told, or why it was refused.
+pub(super) type Told = std::result::Result<Answer, Refusal>;
+
 /// A story on its way.
-struct Scene<'a> {
-    world: &'a mut dyn World,
-    began: Timestamp,
-    now: Timestamp,
+pub(super) struct Scene<'a> {
+    pub(super) world: &'a mut dyn World,
+    pub(super) began: Timestamp,
+    pub(super) now: Timestamp,
     /// The job that was mentioned last.
-    last: Option<Name>,
+    pub(super) last: Option<Name>,
+    /// The jobs that the line could change.
+    touched: BTreeSet<Name>,
     /// How many ops there were.
     count: u64,
-    shown: Vec<String>,
+    /// What the story shows.
+    pub(super) shown: Vec<String>,
 }
 
 impl Scene<'_> {
     fn play(&mut self, line: &Line) -> Result<()> {
         let jobs = line.step.jobs();
         self.last = jobs.last().copied().or(self.last);
-        let before: Vec<_> = jobs.iter().map(|job| self.world.job(job.id())).collect();
-        let mut touched: BTreeSet<Name> = jobs.iter().copied().collect();
-        let answer = match &line.step.action {
-            Action::Do(deed) => Some(self.do_deed(deed)),
-            Action::Run { job, ending } => Some(self.run_job(job.id(), *ending)),
-            Action::Pass { time, unnoticed } => {
-                self.pass(*time, *unnoticed, &mut touched)?;
-                None
-            }
-            Action::Die { worker } => {
-                self.die(worker, &mut touched)?;
-                None
-            }
-            Action::Restore => {
-                self.world.restore();
-                None
-            }
-            Action::Expect { .. } => None,
-            Action::Events { job, causes } => {
-                self.check_events(*job, causes)?;
-                None
-            }
-            Action::Event { job, contract, fields } => {
-                self.check_event(*job, contract.as_deref(), fields)?;
-                None
-            }
-            Action::Replay { job, statuses } => {
-                self.check_replay(*job, statuses)?;
-                None
-            }
-        };
-        if let Some(Ok(answer)) = &answer {
+        self.touched = jobs.iter().copied().collect();
+        let before = self.rows(&jobs);
+        let told = self.act(&line.step.action)?;
+        if let Some(Ok(answer)) = &told {
             self.last = Some(Name::of(answer.job_id));
         }
-        self.check_expects(&line.step.expects, answer.as_ref())?;
-        if let (Action::Do(_), Some(Err(_))) = (&line.step.action, &answer) {
-            let after: Vec<_> = jobs.iter().map(|job| self.world.job(job.id())).collect();
-            if before != after {
-                return Err("it was refused, and yet something changed".to_owned());
-            }
+        self.check_expects(&line.step.expects, told.as_ref())?;
+        let is_op = matches!(line.step.action, Action::Do(_));
+        let is_new = told.is_some_and(|told| told.is_ok_and(|answer| !answer.recorded));
+        if is_op && !is_new && self.rows(&jobs) != before {
+            return Err("it was refused or recorded before, and yet something changed".to_owned());
         }
-        touched.into_iter().try_for_each(|job| self.check_history(job))
+        std::mem::take(&mut self.touched).into_iter().try_for_each(|job| self.check_history(job))
     }
 
-    fn commit(&mut self, op: Op) -> std::result::Result<Answer, Refusal> {
+    fn act(&mut self, action: &Action) -> Result<Option<Told>> {
+        match action {
+            Action::Do(deed) => return Ok(Some(self.do_deed(deed))),
+            Action::Run { job, ending } => return Ok(Some(self.run_job(job.id(), *ending))),
+            Action::Pass { time, unnoticed } => self.pass(*time, *unnoticed)?,
+            Action::Die { worker } => self.die(worker)?,
+            Action::Restore => self.world.restore(),
+            Action::Expect { .. } => {}
+            Action::Events { job, causes } => self.check_events(*job, causes)?,
+            Action::Event { job, contract, fields } => {
+                self.check_event(*job, contract.as_deref(), fields)?;
+            }
+            Action::Replay { job, statuses } => self.check_replay(*job, statuses)?,
+        }
+        Ok(None)
+    }
+
+    fn rows(&mut self, jobs: &[Name]) -> Vec<Option<Job>> {
+        jobs.iter().map(|job| self.world.job(job.id())).collect()
+    }
+
+    fn commit(&mut self, op: Op) -> Told {
         self.count += 1;
         self.world.commit(op, self.now)
     }
 
-    fn do_deed(&mut self, deed: &Deed) -> std::result::Result<Answer, Refusal> {
+    fn do_deed(&mut self, deed: &Deed) -> Told {
         let job = self.world.job(deed.job.id());
         let (began, now, count) = (self.began, self.now, self.count);
         let op = ops::op(deed, &ops::Setting { job: job.as_ref(), began, now, count })?;
@@ -130,12 +133,7 @@ impl Scene<'_> {
     }
 
     /// Fires every timer that is due on the way, in the order of time.
-    fn pass(
-        &mut self,
-        time: Duration,
-        unnoticed: bool,
-        touched: &mut BTreeSet<Name>,
-    ) -> Result<()> {
+    fn pass(&mut self, time: Duration, unnoticed: bool) -> Result<()> {
         const ALARMS_MAX: usize = 1_000;
         let end = self.now.plus(time);
         for _ in 0..ALARMS_MAX {
@@ -148,7 +146,7 @@ impl Scene<'_> {
             };
             self.now = self.now.max(at);
             let name = Name::of(job.id);
-            touched.insert(name);
+            self.touched.insert(name);
             self.commit(timer::op(job, alarm, Jitter::NONE))
                 .map_err(|refusal| format!("the timer {alarm} of {name} was refused: {refusal}"))?;
         }
@@ -156,12 +154,12 @@ impl Scene<'_> {
     }
 
     /// Ends every lease of a worker session, for it is dead.
-    fn die(&mut self, worker: &str, touched: &mut BTreeSet<Name>) -> Result<()> {
+    fn die(&mut self, worker: &str) -> Result<()> {
         for job in self.world.open_jobs() {
             if job.lease.is_none_or(|lease| lease.worker.as_str() != worker) {
                 continue;
             }
-            touched.insert(Name::of(job.id));
+            self.touched.insert(Name::of(job.id));
             let (job_id, version, what) = (job.id, job.version, Expiry::DeadSession);
             self.commit(Op::Expire(Expire { job_id, version, what, jitter: Jitter::NONE }))
                 .map_err(|refusal| format!("its lease of {} stays: {refusal}", Name::of(job_id)))?;
@@ -170,11 +168,7 @@ impl Scene<'_> {
     }
 
     /// Runs a job now, due or not, by the ordinary ops. One that runs already is only settled.
-    fn run_job(
-        &mut self,
-        job_id: JobId,
-        ending: RunEnding,
-    ) -> std::result::Result<Answer, Refusal> {
+    fn run_job(&mut self, job_id: JobId, ending: RunEnding) -> Told {
         let worker = WorkerId::new("dev")?;
         let job = self.world.job(job_id);
         let state = job.as_ref().map(|job| job.state);
@@ -182,7 +176,7 @@ impl Scene<'_> {
             self.commit(Op::Promote(Promote { job_id, version: job.version }))?;
         }
         if state == Some(State::RetryScheduled) {
-            let by = windlass_kernel::Actor::Scheduler.into();
+            let by = Actor::Scheduler.into();
             self.commit(Op::RetryNow(RetryNow { job_id, by }))?;
         }
         let epoch = match job {
@@ -197,156 +191,90 @@ impl Scene<'_> {
         };
         let outcome = match ending {
             RunEnding::Succeeded => Outcome::Succeeded { result: None },
-            RunEnding::Failed => Outcome::Failed(windlass_kernel::Failure::permanent(
-                "FORCED_FAILURE",
-                "it was asked to fail",
-            )),
-            RunEnding::Transient => Outcome::Failed(windlass_kernel::Failure::transient(
-                "TRANSIENT_FAILURE",
-                "it was asked to fail, and may be tried again",
-            )),
+            RunEnding::Failed => {
+                Outcome::Failed(kernel::Failure::permanent("FORCED_FAILURE", "as it was asked"))
+            }
+            RunEnding::Transient => {
+                Outcome::Failed(kernel::Failure::transient("TRANSIENT_FAILURE", "as it was asked"))
+            }
         };
         let jitter = Jitter::NONE;
         self.commit(Op::Settle(Settle { job_id, epoch, worker, outcome, stats: None, jitter }))
     }
 }
 
-/// Looking at what came.
-impl Scene<'_> {
-    fn check_expects(
-        &mut self,
-        expects: &[Expect],
-        answer: Option<&std::result::Result<Answer, Refusal>>,
-    ) -> Result<()> {
-        if let (Some(Err(refusal)), true) = (answer, expects.is_empty()) {
-            return Err(format!("it was refused with {}: {refusal}", refusal.code()));
-        }
-        for expect in expects {
-            match (expect.job, answer) {
-                (None, Some(Err(refusal))) => expect.check_refusal(refusal)?,
-                (None, Some(Ok(answer))) => {
-                    let seen = self.see(Name::of(answer.job_id), Some(answer.clone()))?;
-                    expect.check_job(&seen)?;
-                }
-                (job, _) => {
-                    let job = job.or(self.last).ok_or("no job was mentioned so far")?;
-                    let seen = self.see(job, None)?;
-                    expect.check_job(&seen).map_err(|why| format!("{job}: {why}"))?;
-                }
-            }
-        }
-        Ok(())
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MapStore, story::parse};
+
+    /// Checks that a story goes wrong in its last line, and in which words.
+    fn check_fails(lines: &str, why: &str) {
+        let story = &parse(&format!("# A story.\n{lines}")).unwrap()[0];
+        let failure = run(story, &mut MapStore::default()).unwrap_err();
+        assert_eq!(failure.number, lines.lines().count() + 1, "{failure}");
+        assert!(failure.why.contains(why), "{failure}");
     }
 
-    fn see(&mut self, name: Name, answer: Option<Answer>) -> Result<Seen> {
-        let dlq_id = DlqId::of_job(name.id());
-        Ok(Seen {
-            job: self.world.job(name.id()).ok_or_else(|| format!("there is no job {name}"))?,
-            answer,
-            letter: self.world.letter(dlq_id),
-            approvals: self.world.approvals(dlq_id),
-            attempts: self.world.attempts(name.id()),
-            now: self.now,
-        })
+    #[test]
+    fn a_story_that_goes_well_shows_its_replay() {
+        let text = "# A story.\nenqueue j1 trace t\nrun j1 succeeded\nreplay j1 -> queued running succeeded";
+        let shown = run(&parse(text).unwrap()[0], &mut MapStore::default()).unwrap();
+        let expected = format!(
+            "trace_id=t job_id={} retry_count=0 status_transition=queued->running->succeeded",
+            JobId::from_u128(1)
+        );
+        assert_eq!(shown, [expected]);
     }
 
-    fn check_events(&mut self, job: Name, expected: &[Cause]) -> Result<()> {
-        let came: Vec<Cause> =
-            self.world.events(job.id()).iter().map(|event| event.cause).collect();
-        if came == expected {
-            return Ok(());
-        }
-        Err(format!("expected {}, but it is {}", listed(expected), listed(&came)))
+    #[test]
+    fn what_differs_is_named() {
+        check_fails("enqueue j1 -> running", "expected running, but it is queued");
+        check_fails("enqueue j1 -> queued epoch 1", "expected epoch 1, but it is 0");
+        check_fails("enqueue j1 -> queued dlq open", "expected dlq open, but it is none");
+        check_fails(
+            "enqueue j1\nclaim j1 lease 10s -> dispatched lease_in 9s",
+            "but it is 10000ms",
+        );
+        check_fails("enqueue j1\npass 1s -> j1 queued j2 queued", "there is no job j2");
+        check_fails("enqueue j1\nevents j1 -> enqueued due", "but it is enqueued");
+        check_fails("enqueue j1\nreplay j1 -> running", "but it is queued");
+        check_fails(
+            "enqueue j1\nevent j1 {\"number\": 2}",
+            "expected an event with {\"number\":2}",
+        );
+        check_fails("enqueue j1\nevent j1 runes {}", "there is no contract \"runes\"");
     }
 
-    fn check_event(&mut self, job: Name, contract: Option<&str>, fields: &Value) -> Result<()> {
-        let events = self.world.events(job.id());
-        let last = events.last().ok_or_else(|| format!("{job} has no events"))?;
-        let came = contract::event(contract, last)?;
-        let expected = resolved(fields, last);
-        if contains(&came, &expected) {
-            return Ok(());
-        }
-        Err(format!("expected an event with {expected}, but it is {came}"))
+    #[test]
+    fn a_refusal_is_expected_or_a_failure() {
+        check_fails("claim j1", "it was refused with NOT_FOUND");
+        check_fails("claim j1 -> dispatched", "expected dispatched, but it is refused NOT_FOUND");
+        check_fails(
+            "enqueue j1 -> refused NOT_FOUND",
+            "expected refused NOT_FOUND, but it is queued",
+        );
+        check_fails("enqueue j1\nclaim j2 -> refused STALE_ATTEMPT", "but it is refused NOT_FOUND");
     }
 
-    fn check_replay(&mut self, name: Name, expected: &[String]) -> Result<()> {
-        let job = self.world.job(name.id()).ok_or_else(|| format!("there is no job {name}"))?;
-        let came = contract::status_transition(&self.world.events(name.id()));
-        let Job { id, retry_count, spec, .. } = job;
-        self.shown.push(format!(
-            "trace_id={} job_id={id} retry_count={retry_count} status_transition={}",
-            spec.trace_id,
-            came.join("->"),
-        ));
-        if came == expected {
-            return Ok(());
-        }
-        Err(format!("expected {}, but it is {}", expected.join(" "), came.join(" ")))
+    #[test]
+    fn a_failure_tells_what_happened_before() {
+        let text = "# A story.\nenqueue j1\nclaim j1 -> running";
+        let failure = run(&parse(text).unwrap()[0], &mut MapStore::default()).unwrap_err();
+        let told = failure.to_string();
+        assert!(told.starts_with("3: claim j1 -> running\n  expected running"), "{told}");
+        assert!(told.contains("j1 2: worker_claim -> dispatched, attempt 1, epoch 1"), "{told}");
     }
 
-    /// The history has no gap, and it is the row.
-    fn check_history(&mut self, name: Name) -> Result<()> {
-        let events = self.world.events(name.id());
-        for (event, number) in events.iter().zip(1..) {
-            if event.number != number {
-                return Err(format!("event {number} of {name} has the number {}", event.number));
-            }
-        }
-        let row = self.world.job(name.id()).map(|job| Job { lease: None, lease_count: 0, ..job });
-        let folded = fold(&events).map(|job| Job { lease: None, lease_count: 0, ..job });
-        if row == folded {
-            return Ok(());
-        }
-        Err(format!("the events of {name} make {folded:?}, but the row is {row:?}"))
-    }
-
-    /// What happened so far to the job that was mentioned last.
-    fn history(&mut self) -> Vec<String> {
-        let Some(name) = self.last else { return Vec::new() };
-        let told = |event: &Event| {
-            let Event { number, cause, to, attempt, epoch, .. } = event;
-            let after = event.at.since(self.began).as_millis();
-            format!(
-                "{name} {number}: {cause} -> {to}, attempt {attempt}, epoch {epoch}, at {after}ms"
-            )
-        };
-        self.world.events(name.id()).iter().map(told).collect()
-    }
-}
-
-fn listed(causes: &[Cause]) -> String {
-    causes.iter().map(|cause| cause.as_str()).collect::<Vec<_>>().join(" ")
-}
-
-/// The JSON of a story with its short forms written out: `"j1"` is the id of the job, `"letter of j1"`
-/// that of its dead letter, and `"+10s"` is ten seconds after the event.
-fn resolved(value: &Value, event: &Event) -> Value {
-    match value {
-        Value::String(text) => {
-            let time = text.strip_prefix('+').and_then(parse_duration);
-            let letter = text.strip_prefix("letter of ").and_then(|job| Name::parse(job).ok());
-            let job = Name::parse(text).ok();
-            let time = time.map(|time| event.at.plus(time).to_string());
-            let letter = letter.map(|job| DlqId::of_job(job.id()).to_string());
-            let job = job.map(|job| job.id().to_string());
-            time.or(letter).or(job).map_or_else(|| value.clone(), Value::String)
-        }
-        Value::Object(fields) => fields
-            .iter()
-            .map(|(key, value)| (key.clone(), resolved(value, event)))
-            .collect::<serde_json::Map<_, _>>()
-            .into(),
-        other => other.clone(),
-    }
-}
-
-/// Does `came` have all that is expected? Objects may have more fields; all else is equal.
-fn contains(came: &Value, expected: &Value) -> bool {
-    match (came, expected) {
-        (Value::Object(came), Value::Object(expected)) => expected
-            .iter()
-            .all(|(key, expected)| came.get(key).is_some_and(|came| contains(came, expected))),
-        _ => came == expected,
+    #[test]
+    fn a_row_that_is_not_its_history_is_found_out() {
+        let story = &parse("# A story.\nexpect j1 -> queued").unwrap()[0];
+        let mut world = MapStore::default();
+        run(&parse("# A story.\nenqueue j1").unwrap()[0], &mut world).unwrap();
+        assert!(run(story, &mut world.clone()).is_ok());
+        world.jobs.values_mut().for_each(|job| job.retry_count = 7);
+        assert!(run(story, &mut world.clone()).unwrap_err().why.contains("the row is"));
+        world.events.iter_mut().for_each(|event| event.number = 2);
+        assert!(run(story, &mut world).unwrap_err().why.contains("has the number 2"));
     }
 }

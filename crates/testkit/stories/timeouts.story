@@ -139,3 +139,10 @@ enqueue  j1  timeout 0s                     -> refused INVALID_INPUT  field time
 enqueue  j1  heartbeat 0s                   -> refused INVALID_INPUT  field heartbeat_timeout_ms
 enqueue  j1  start_within 0s                -> refused INVALID_INPUT  field schedule_to_start_ms
 enqueue  j1  timeout 367d                   -> refused INVALID_INPUT  field timeout_ms
+
+# Of two that run out at the same time the more final one counts.
+enqueue  j1  timeout 30s                    -> queued
+enqueue  j2  timeout 30s  deadline 30s      -> queued
+claim    j1  by w1  start  lease 30s        -> running
+claim    j2  by w1  start  lease 30s        -> running
+pass     30s                                -> j1 retry_scheduled error TASK_TIMEOUT interruptions 0  j2 failed error DEADLINE_EXCEEDED dlq_began_in running

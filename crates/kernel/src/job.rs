@@ -209,9 +209,8 @@ impl Job {
     /// When it can be claimed; never, if only something else can move it.
     pub fn claim_at(&self) -> Option<Timestamp> {
         match self.state {
-            State::Queued => Some(self.spec.due_at),
+            State::Queued | State::Interrupted => Some(self.updated_at),
             State::RetryScheduled => self.next_retry_at,
-            State::Interrupted => Some(self.updated_at),
             State::Scheduled
             | State::Dispatched
             | State::Running

@@ -122,6 +122,8 @@ words!(
         Scheduled = "scheduled",
         /// Its time came.
         Due = "due",
+        /// Someone made it due before its time.
+        RunNow = "run_now",
         /// A worker claimed it.
         WorkerClaim = "worker_claim",
         /// A worker claimed it, for its retry was due.
@@ -203,6 +205,7 @@ pub const MOVES: &[Move] = moves! {
     [New] Enqueued => Queued;
     [New] Scheduled => Scheduled;
     [Scheduled] Due => Queued;
+    [Scheduled] RunNow => Queued;
 
     [Queued] WorkerClaim => Dispatched;
     [RetryScheduled] RetryDue => Dispatched;

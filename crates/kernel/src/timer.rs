@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Jitter, Job, Op, State, Timestamp,
     machine::words,
-    ops::{Expire, Expiry, Promote, Wake, WakeBy},
+    ops::{Expire, Expiry, Promote, PromoteWhen, Wake, WakeBy},
 };
 
 words!(
@@ -71,7 +71,7 @@ pub fn op(job: &Job, alarm: Alarm, jitter: Jitter) -> Op {
     let (job_id, version) = (job.id, job.version);
     let expire = |what| Op::Expire(Expire { job_id, version, what, jitter });
     match alarm {
-        Alarm::Due => Op::Promote(Promote { job_id, version }),
+        Alarm::Due => Op::Promote(Promote { job_id, when: PromoteWhen::Due { version } }),
         Alarm::Wait => Op::Wake(Wake { job_id, by: WakeBy::Time { version } }),
         Alarm::Lease => expire(Expiry::Lease),
         Alarm::StartToClose => expire(Expiry::StartToClose),

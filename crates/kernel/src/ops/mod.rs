@@ -36,7 +36,7 @@ pub use self::{
     discard::{ApproveDiscard, Discard},
     enqueue::{Enqueue, Fingerprint, Idempotency, NewJob, NewTask},
     expire::{Expire, Expiry},
-    promote::Promote,
+    promote::{Promote, PromoteWhen},
     release::Release,
     renew::Renew,
     requeue::Requeue,
@@ -113,7 +113,7 @@ macro_rules! ops {
 ops! {
     /// Creates a job, once for each idempotency key.
     Enqueue(Enqueue) = "enqueue",
-    /// Makes a scheduled job due when its time has come.
+    /// Makes a scheduled job due, when its time has come or at once.
     Promote(Promote) = "promote",
     /// Gives a worker the lease of a job, under a new epoch.
     Claim(Claim) = "claim",

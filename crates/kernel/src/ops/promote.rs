@@ -1,26 +1,50 @@
-//! Promote: a scheduled job becomes due.
+//! Promote: a scheduled job becomes due, because its time came or because someone does not want to wait.
+//!
+//! It keeps the place in its queue that its own time gives it.
 
 use crate::{
     Actor, By, Cause, Fact, Job, JobId, OpKind, Refusal, Timestamp, Transition,
-    ops::unchanged_since, timer, transition::Draft,
+    ops::unchanged_since,
+    timer::{self, Alarm},
+    transition::Draft,
 };
 
-/// A scheduled job's time has come.
+/// A scheduled job becomes due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promote {
     /// The job.
     pub job_id: JobId,
-    /// The version that the timer saw.
-    pub version: u64,
+    /// Why now.
+    pub when: PromoteWhen,
+}
+
+/// Why a scheduled job becomes due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PromoteWhen {
+    /// Its time came.
+    Due {
+        /// The version that the timer saw.
+        version: u64,
+    },
+    /// Someone does not want to wait.
+    Now {
+        /// Who.
+        by: By,
+    },
 }
 
 pub(super) fn decide(job: &Job, op: &Promote, now: Timestamp) -> Result<Transition, Refusal> {
-    unchanged_since(job, op.version)?;
-    if let Some(at) = timer::rings_at(job, timer::Alarm::Due).filter(|at| *at > now) {
-        return Err(Refusal::NotDue { at });
-    }
-    let by = By::from(Actor::Scheduler);
+    let (cause, by) = match &op.when {
+        PromoteWhen::Due { version } => {
+            unchanged_since(job, *version)?;
+            if let Some(at) = timer::rings_at(job, Alarm::Due).filter(|at| *at > now) {
+                return Err(Refusal::NotDue { at });
+            }
+            (Cause::Due, By::from(Actor::Scheduler))
+        }
+        PromoteWhen::Now { by } => (Cause::RunNow, by.clone()),
+    };
     let mut draft = Draft::of(job, OpKind::Promote, &by, now);
-    draft.record(Cause::Due, Fact::Plain)?;
+    draft.record(cause, Fact::Plain)?;
     Ok(draft.finish(None))
 }

@@ -9,7 +9,7 @@ use std::{
 use proptest::{prop_assert, prop_assert_eq, test_runner::TestCaseError};
 use windlass_kernel::{
     AttemptState, Cause, Epoch, Event, Fact, Job, JobId, Op, Refusal, State, Timestamp, fold,
-    ops::{Expiry, Wake, WakeBy},
+    ops::{Expiry, Promote, PromoteWhen, Wake, WakeBy},
     timer,
 };
 use windlass_testkit::{
@@ -436,7 +436,10 @@ fn epoch_of(op: &Op) -> Option<Epoch> {
 
 fn an_old_timer_changes_nothing(step: &Step) -> Held {
     let version = match &step.op {
-        Op::Promote(op) => op.version,
+        Op::Promote(op) => match op.when {
+            PromoteWhen::Due { version } => version,
+            PromoteWhen::Now { .. } => return Ok(()),
+        },
         Op::Expire(op) => op.version,
         Op::Wake(op) => match op.by {
             WakeBy::Time { version } => version,
@@ -459,7 +462,7 @@ fn nothing_happens_before_its_time(step: &Step) -> Held {
     let spec = &job.spec;
     let until = job.lease.as_ref().map(|lease| lease.until);
     let at = match &step.op {
-        Op::Promote(_) => Some(spec.due_at),
+        Op::Promote(Promote { when: PromoteWhen::Due { .. }, .. }) => Some(spec.due_at),
         Op::Claim(_) => job.next_retry_at,
         Op::Wake(Wake { by: WakeBy::Time { .. }, .. }) => {
             job.wait.as_ref().and_then(|wait| wait.until)

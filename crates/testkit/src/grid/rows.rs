@@ -7,7 +7,7 @@ use windlass_kernel::{
     ids::CorrelationKey,
     ops::{
         ApproveDiscard, Bury, Checkpoint, Claim, Enqueue, Expire, Expiry, Outcome, Promote,
-        Release, Renew, Rerun, RetryNow, Start, Wake, WakeBy,
+        PromoteWhen, Release, Renew, Rerun, RetryNow, Start, Wake, WakeBy,
     },
 };
 
@@ -34,7 +34,8 @@ pub(super) const ROWS: &[Row] = rows! {
     "enqueue, same fields" => |job| op(job.enqueue_op());
     "enqueue, other fields" => |job| op(enqueue_other(job));
     "enqueue, same fields, after its deadline" => |job| { long_after(job); op(job.enqueue_op()) };
-    "promote" => |job| op(Promote { job_id: job.job_id, version: job.version() });
+    "promote" => |job| due(job, job.version());
+    "promote, now" => |job| op(Promote { job_id: job.job_id, when: PromoteWhen::Now { by: user("ann") } });
     "claim" => |job| op(job.next_claim());
     "claim and start" => |job| op(Claim { start: true, ..job.next_claim() });
     "claim, the same again" => |job| op(job.claimed.clone()?);
@@ -65,7 +66,7 @@ pub(super) const ROWS: &[Row] = rows! {
     "expire schedule_to_start" => |job| expire(job, Expiry::ScheduleToStart);
     "expire deadline" => |job| expire(job, Expiry::Deadline);
     "expire cancel_grace" => |job| expire(job, Expiry::CancelGrace);
-    "promote of an old version" => |job| op(Promote { job_id: job.job_id, version: old(job) });
+    "promote of an old version" => |job| due(job, old(job));
     "wake by time of an old version" => |job| op(wake(job, WakeBy::Time { version: old(job) }));
     "expire of an old version" => |job| {
         op(Expire { version: old(job), ..expiry(job, Expiry::DeadSession) })
@@ -147,6 +148,10 @@ fn distinct(job: &Sample, outcome: Outcome) -> Outcome {
         }
         Outcome::Cancelled { .. } => Outcome::Cancelled { reason: Some("really".to_owned()) },
     }
+}
+
+fn due(job: &Sample, version: u64) -> Option<Op> {
+    op(Promote { job_id: job.job_id, when: PromoteWhen::Due { version } })
 }
 
 fn checkpoint(job: &Sample) -> Checkpoint {

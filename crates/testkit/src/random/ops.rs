@@ -8,8 +8,8 @@ use windlass_kernel::{
     job::{Priority, Wait, WaitOn},
     ops::{
         ApproveDiscard, Bury, Cancel, Checkpoint, Claim, Discard, Enqueue, Expire, Expiry,
-        Idempotency, NewJob, NewTask, Outcome, Promote, Release, Renew, Requeue, Rerun, RetryNow,
-        Settle, Start, WaitFor, Wake, WakeBy,
+        Idempotency, NewJob, NewTask, Outcome, Promote, PromoteWhen, Release, Renew, Requeue,
+        Rerun, RetryNow, Settle, Start, WaitFor, Wake, WakeBy,
     },
     timer,
 };
@@ -119,7 +119,7 @@ impl World {
 
     fn promote(&mut self, job: &Job) -> Op {
         self.now = self.now.max(job.spec.due_at);
-        Promote { job_id: job.id, version: job.version }.into()
+        due(job)
     }
 
     fn claim_or_end(&mut self, job: &Job, chance: &mut Chance) -> Op {
@@ -333,7 +333,8 @@ impl World {
         let early: Vec<&Job> = self.store.jobs.values().filter(early).collect();
         let job = (*chance.pick(&early)?).clone();
         Some(match job.state {
-            State::Scheduled => Promote { job_id: job.id, version: job.version }.into(),
+            State::Scheduled if chance.percent(50) => run_now(&job),
+            State::Scheduled => due(&job),
             _ => self.claim(&job, chance).into(),
         })
     }
@@ -358,14 +359,14 @@ impl World {
 
     /// Any op on any job, whatever its state.
     fn anything(&mut self, job: &Job, chance: &mut Chance) -> Op {
-        let version = job.version;
         match chance.below(8) {
             0 => self.claim(job, chance).into(),
             1 => write_under(job, job.epoch, chance),
             2 => cancel(job, chance),
             3 => bury(job),
             4 => RetryNow { job_id: job.id, by: user("ann") }.into(),
-            5 => Promote { job_id: job.id, version }.into(),
+            5 if chance.percent(50) => run_now(job),
+            5 => due(job),
             6 => Rerun { job_id: job.id, new_job_id: self.fresh_job_id(), by: user("ann") }.into(),
             _ => {
                 let expiries = [
@@ -471,6 +472,16 @@ fn bury(job: &Job) -> Op {
 /// Whoever holds the job, or would say so.
 fn holder(job: &Job) -> By {
     By::worker(job.lease.as_ref().map_or_else(|| session(0, 0), |lease| lease.worker.clone()))
+}
+
+/// The op of a timer that a scheduled job is due.
+fn due(job: &Job) -> Op {
+    Promote { job_id: job.id, when: PromoteWhen::Due { version: job.version } }.into()
+}
+
+/// A person makes a scheduled job due at once.
+fn run_now(job: &Job) -> Op {
+    Promote { job_id: job.id, when: PromoteWhen::Now { by: user("ann") } }.into()
 }
 
 /// The worker session of one start of one process.

@@ -1,0 +1,234 @@
+//! Ops: a deed becomes the op that it stands for.
+//!
+//! Names are checked here as a caller's names are, so a bad one is refused like by the kernel itself.
+//! Chance is none: ids come from names and counts, so a story is the same in every run.
+
+use windlass_kernel::{
+    Actor, By, Class, Digest, DlqId, Epoch, Failure, IdempotencyKey, IdempotencyScope, Jitter, Job,
+    Kind, Op, Payload, Principal, Queue, Refusal, RetryPolicy, Tag, TaskId, TenantId, Timestamp,
+    TraceId, WorkerId,
+    ids::{ClaimId, CorrelationKey},
+    job::{Priority, ScheduleType, Wait, WaitOn},
+    ops::{
+        ApproveDiscard, Bury, Cancel, Checkpoint, Claim, Discard, Enqueue, Idempotency, NewJob,
+        NewTask, Outcome, Promote, PromoteWhen, Release, Renew, Requeue, Rerun, RetryNow, Settle,
+        Start, WaitFor, Wake, WakeBy,
+    },
+};
+
+use super::deed::{Asked, Awaited, Deed, Ending, Held, Waker, What};
+
+/// What a deed does not say itself.
+pub(super) struct Setting<'a> {
+    /// The job as it stands.
+    pub(super) job: Option<&'a Job>,
+    /// When the story began.
+    pub(super) began: Timestamp,
+    /// What time it is.
+    pub(super) now: Timestamp,
+    /// How many ops there were before: it makes things unique.
+    pub(super) count: u64,
+}
+
+/// The op that a deed stands for.
+pub(super) fn op(deed: &Deed, setting: &Setting<'_>) -> Result<Op, Refusal> {
+    let job_id = deed.job.id();
+    let dlq_id = DlqId::of_job(job_id);
+    Ok(match &deed.what {
+        What::Enqueue(asked) => enqueue(deed, asked, setting)?.into(),
+        What::Claim { by, lease, alone, start, id } => Op::Claim(Claim {
+            job_id,
+            claim_id: claim_id(id.as_deref(), setting.count),
+            worker: WorkerId::new(by)?,
+            trace_id: None,
+            lease: *lease,
+            start: *start,
+            alone: *alone,
+        }),
+        What::Start { held } => {
+            let (epoch, by) = lease(held, setting)?;
+            Op::Start(Start { job_id, epoch, by })
+        }
+        What::Renew { held, lease: length, heartbeat } => {
+            let (epoch, _) = lease(held, setting)?;
+            Op::Renew(Renew { job_id, epoch, lease: *length, heartbeat: *heartbeat })
+        }
+        What::Release { held } => {
+            let (epoch, by) = lease(held, setting)?;
+            Op::Release(Release { job_id, epoch, by })
+        }
+        What::Settle { held, outcome, stats, jitter } => {
+            let (epoch, by) = lease(held, setting)?;
+            let (outcome, stats) = (ending(outcome)?, payload(stats.as_deref())?);
+            let jitter_ms = u64::try_from(jitter.as_millis()).unwrap_or(u64::MAX);
+            let jitter = Jitter::from_ms(jitter_ms)?;
+            Op::Settle(Settle { job_id, epoch, by, outcome, stats, jitter })
+        }
+        What::Checkpoint { held, state } => {
+            let (epoch, by) = lease(held, setting)?;
+            Op::Checkpoint(Checkpoint { job_id, epoch, by, state: Digest::of(state) })
+        }
+        What::Wait { held, on, limit } => {
+            let (epoch, by) = lease(held, setting)?;
+            let mut until = limit.map(|limit| setting.now.plus(limit));
+            let on = match on {
+                Awaited::Other(Waker::Signal { key }) => WaitOn::Signal(CorrelationKey::new(key)?),
+                Awaited::Other(Waker::Child { job }) => WaitOn::Child(job.id()),
+                Awaited::Time { after } => {
+                    until = Some(setting.now.plus(*after));
+                    WaitOn::Time
+                }
+            };
+            Op::Wait(WaitFor { job_id, epoch, by, wait: Wait { on, until } })
+        }
+        What::Wake { by } => Op::Wake(Wake { job_id, by: wake_by(by)? }),
+        What::Cancel { force, grace, by, because } => Op::Cancel(Cancel {
+            job_id,
+            force: *force,
+            grace: grace.unwrap_or(Cancel::GRACE_DEFAULT),
+            reason: because.clone(),
+            by: actor(by)?,
+        }),
+        What::RetryNow { by } => Op::RetryNow(RetryNow { job_id, by: actor(by)? }),
+        What::RunNow { by } => {
+            let when = PromoteWhen::Now { by: actor(by)? };
+            Op::Promote(Promote { job_id, when })
+        }
+        What::Bury { by, because } => {
+            Op::Bury(Bury { job_id, reason: because.clone(), by: actor(by)? })
+        }
+        What::Requeue { new, by, payload: edited } => Op::Requeue(Requeue {
+            dlq_id,
+            new_job_id: new.id(),
+            payload: payload(edited.as_deref())?,
+            by: actor(by)?,
+        }),
+        What::Discard { by, because } => {
+            Op::Discard(Discard { dlq_id, reason: because.clone(), by: actor(by)? })
+        }
+        What::Approve { by } => Op::ApproveDiscard(ApproveDiscard { dlq_id, by: actor(by)? }),
+        What::Rerun { new, by } => {
+            Op::Rerun(Rerun { job_id, new_job_id: new.id(), by: actor(by)? })
+        }
+    })
+}
+
+fn enqueue(deed: &Deed, asked: &Asked, setting: &Setting<'_>) -> Result<Enqueue, Refusal> {
+    let name = |given: &Option<String>, usual: &str| given.clone().unwrap_or(usual.to_owned());
+    let kind = Kind::new(name(&asked.kind, NewJob::DEFAULT_NAME))?;
+    let given = payload(Some(asked.payload.as_deref().unwrap_or("{}")))?;
+    let usual = NewJob::new(kind, given.expect("it was given"));
+    let at = asked.at.map(|at| setting.began.plus(at));
+    let after = asked.after.map(|after| setting.now.plus(after));
+    let deadline_at = asked.deadline_at.map(|at| setting.began.plus(at));
+    let deadline = asked.deadline.map(|after| setting.now.plus(after));
+    let tags = asked.tags.iter().map(Tag::new).collect::<Result<_, _>>()?;
+    let new = NewJob {
+        queue: Queue::new(name(&asked.queue, NewJob::DEFAULT_NAME))?,
+        priority: Priority(asked.priority.unwrap_or_default()),
+        schedule_type: asked.schedule.unwrap_or(ScheduleType::At),
+        scheduled_at: at.or(after),
+        timeout: asked.timeout,
+        heartbeat_timeout: asked.heartbeat,
+        schedule_to_start: asked.start_within,
+        deadline_at: deadline_at.or(deadline),
+        max_retries: asked.retries.unwrap_or(usual.max_retries),
+        retry: RetryPolicy {
+            base: asked.base.unwrap_or(usual.retry.base),
+            max_backoff: asked.cap.unwrap_or(usual.retry.max_backoff),
+        },
+        max_interruptions: asked.max_interruptions.unwrap_or(usual.max_interruptions),
+        idempotency: idempotency(asked)?,
+        task: match &asked.task {
+            Some((id, may_rerun)) => {
+                Some(NewTask { task_id: TaskId::new(id)?, may_rerun: *may_rerun })
+            }
+            None => None,
+        },
+        tags,
+        trace_id: asked.trace.as_ref().map(TraceId::new).transpose()?,
+        parent: asked.parent.map(super::words::Name::id),
+        ..usual
+    };
+    Ok(Enqueue {
+        job_id: deed.job.id(),
+        tenant: TenantId::new(name(&asked.tenant, "acme"))?,
+        new: Box::new(new),
+        random: setting.count.into(),
+        by: actor(&name(&asked.by, "ops"))?,
+    })
+}
+
+fn idempotency(asked: &Asked) -> Result<Idempotency, Refusal> {
+    Ok(match (&asked.key, &asked.run_key) {
+        (_, Some(key)) => Idempotency::Run { key: IdempotencyKey::new(key)? },
+        (Some(key), None) => {
+            let scope = match &asked.scope {
+                Some(scope) => IdempotencyScope::new(scope)?,
+                None => IdempotencyScope::default_scope(),
+            };
+            Idempotency::Key { scope, key: IdempotencyKey::new(key)? }
+        }
+        (None, None) => Idempotency::OwnId,
+    })
+}
+
+/// A claim has the identity that the story gives it, or one of its own.
+fn claim_id(id: Option<&str>, count: u64) -> ClaimId {
+    let named =
+        id.map(|id| id.bytes().fold(1 << 64, |bits: u128, byte| bits * 256 + u128::from(byte)));
+    ClaimId::from_u128(named.unwrap_or(count.into()))
+}
+
+/// The epoch and the worker of a lease: as the line says, else as the job has it now.
+fn lease(held: &Held, setting: &Setting<'_>) -> Result<(Epoch, By), Refusal> {
+    let now = setting.job.and_then(|job| Some((job.epoch, job.lease.as_ref()?.worker.clone())));
+    let epoch = held.epoch.map(Epoch::new).or(setting.job.map(|job| job.epoch));
+    let epoch = epoch.unwrap_or(Epoch::ZERO);
+    let worker = match (&held.by, now) {
+        (Some(by), _) => WorkerId::new(by)?,
+        (None, Some((current, worker))) if current == epoch => worker,
+        _ => WorkerId::new("somebody")?,
+    };
+    Ok((epoch, By::worker(worker)))
+}
+
+fn ending(ending: &Ending) -> Result<Outcome, Refusal> {
+    Ok(match ending {
+        Ending::Succeeded { result } => Outcome::Succeeded { result: payload(result.as_deref())? },
+        Ending::Partial { result, remaining } => Outcome::Partial {
+            result: payload(result.as_deref())?,
+            remaining: payload(Some(remaining))?.expect("it was given"),
+        },
+        Ending::Failed { code, is_final, retry_after } => Outcome::Failed(Failure {
+            code: code.clone(),
+            message: "as the story says".to_owned(),
+            class: if *is_final { Class::Permanent } else { Class::Transient },
+            retryable: !is_final,
+            retry_after: *retry_after,
+        }),
+        Ending::Cancelled { because } => Outcome::Cancelled { reason: because.clone() },
+    })
+}
+
+fn wake_by(by: &Waker) -> Result<WakeBy, Refusal> {
+    Ok(match by {
+        Waker::Signal { key } => {
+            WakeBy::Signal { key: CorrelationKey::new(key)?, payload: None, by: actor("ops")? }
+        }
+        Waker::Child { job } => WakeBy::Child { child: job.id() },
+    })
+}
+
+fn payload(text: Option<&str>) -> Result<Option<Payload>, Refusal> {
+    text.map(|text| Payload::parse(text, Payload::MAX_BYTES_DEFAULT)).transpose()
+}
+
+/// Who acts: a person by name, or `worker:w1`, `recovery`, `scheduler` as events write them.
+fn actor(text: &str) -> Result<By, Refusal> {
+    let actor = Actor::try_from(text.to_owned());
+    Ok(By::from(match actor {
+        Ok(actor) => actor,
+        Err(_) => Actor::User(Principal::new(text)?),
+    }))
+}

@@ -1,0 +1,109 @@
+# Re-runs: a new job for the same task. Attempts of a task go on counting, and one job at a time is active.
+
+# A task that is active cannot be run again; one that is at its end can.
+enqueue  j1  task t1                        -> queued     attempt 1
+enqueue  j2  task t1                        -> refused TASK_ACTIVE  job j1
+claim    j1  by w1  start                   -> running
+enqueue  j2  task t1                        -> refused TASK_ACTIVE  job j1
+settle   j1  succeeded                      -> succeeded
+enqueue  j2  task t1                        -> queued     attempt 2  task t1
+
+# In every state that is no end the task is active.
+enqueue  j1  task t1  after 10s             -> scheduled
+enqueue  j2  task t1                        -> refused TASK_ACTIVE
+pass     10s                                -> j1 queued
+enqueue  j2  task t1                        -> refused TASK_ACTIVE
+claim    j1  by w1                          -> dispatched
+enqueue  j2  task t1                        -> refused TASK_ACTIVE
+start    j1                                 -> running
+wait     j1  signal paid                    -> waiting
+enqueue  j2  task t1                        -> refused TASK_ACTIVE
+wake     j1  signal paid                    -> queued
+claim    j1  by w1  start                   -> running
+die      w1                                 -> interrupted
+enqueue  j2  task t1                        -> refused TASK_ACTIVE
+claim    j1  by w2  start                   -> running
+settle   j1  failed SMTP_BUSY               -> retry_scheduled
+enqueue  j2  task t1                        -> refused TASK_ACTIVE
+cancel   j1                                 -> cancelled  attempt 1
+enqueue  j2  task t1                        -> queued     attempt 2
+
+# The attempts of a re-run go on where the failed job stopped, and its retries are fresh.
+enqueue  j1  task t1  retries 2             -> queued
+run      j1  transient                      -> retry_scheduled
+run      j1  transient                      -> retry_scheduled
+run      j1  transient                      -> failed     attempt 3  retry_count 2
+rerun    j1  as j2  by ann                  -> queued     attempt 4  retry_count 0  rerun_of j1  task t1
+event    j2  {"number": 1, "attempt": 4, "actor": "user:ann"}
+run      j2  transient                      -> retry_scheduled  attempt 4  retry_count 1
+run      j2  failed                         -> failed     attempt 5
+rerun    j2  as j3                          -> queued     attempt 6
+expect   j1                                 -> failed     attempt 3  dlq open
+
+# While a re-run is active there is no other one.
+enqueue  j1  task t1                        -> queued
+run      j1  failed                         -> failed
+rerun    j1  as j2                          -> queued
+rerun    j1  as j3                          -> refused TASK_ACTIVE  job j2
+requeue  j1  as j3  by ann                  -> refused TASK_ACTIVE  job j2
+enqueue  j3  task t1                        -> refused TASK_ACTIVE  job j2
+cancel   j2                                 -> cancelled
+rerun    j1  as j3                          -> queued     attempt 3
+
+# The same re-run again gets its job.
+enqueue  j1                                 -> queued
+run      j1  failed                         -> failed
+rerun    j1  as j2                          -> queued     recorded no
+rerun    j1  as j2                          -> queued     recorded yes  job j2  version 1
+run      j2  succeeded                      -> succeeded
+rerun    j1  as j2                          -> succeeded  recorded yes  job j2
+
+# A job that named no task is a task of its own.
+enqueue  j1  payload {"to": "ann"}  queue mail  -> queued  task j1
+run      j1  failed                         -> failed
+rerun    j1  as j2                          -> queued     task j1  attempt 2  payload {"to": "ann"}
+run      j2  failed                         -> failed
+rerun    j2  as j3                          -> queued     task j1  attempt 3  rerun_of j2
+
+# A cancelled job can be run again, too; its deadline is not inherited.
+enqueue  j1  deadline 10s                   -> queued
+pass     10s                                -> cancelled  error DEADLINE_EXCEEDED
+rerun    j1  as j2                          -> queued     attempt 2
+pass     1d                                 -> queued
+
+# What succeeded, if only in part, is done: it is not run again.
+enqueue  j1                                 -> queued
+run      j1  succeeded                      -> succeeded
+rerun    j1  as j2                          -> refused INVALID_TRANSITION
+enqueue  j3                                 -> queued
+claim    j3  by w1  start                   -> running
+settle   j3  partial  remaining {"rows": 3} -> partial
+rerun    j3  as j4                          -> refused INVALID_TRANSITION
+
+# The id of the new job has to be new.
+enqueue  j1                                 -> queued
+enqueue  j2                                 -> queued
+run      j1  failed                         -> failed
+rerun    j1  as j2                          -> refused JOB_EXISTS
+
+# The tasks of tenants are apart.
+enqueue  j1  task t1  tenant acme           -> queued     attempt 1
+enqueue  j2  task t1  tenant bolt           -> queued     attempt 1
+run      j1  failed                         -> failed
+rerun    j1  as j3                          -> queued     attempt 2  tenant acme
+
+# A job that is active is not run again.
+enqueue  j1  task t1                        -> queued
+rerun    j1  as j2                          -> refused TASK_ACTIVE  job j1
+claim    j1  by w1  start                   -> running
+rerun    j1  as j2                          -> refused TASK_ACTIVE  job j1
+
+# The id of a job, named as a task, means the task of that job.
+enqueue  j1                                 -> queued
+enqueue  j2  task job_00000000000000000000000001  -> refused TASK_ACTIVE  job j1
+run      j1  succeeded                      -> succeeded   attempt 1
+enqueue  j2  task job_00000000000000000000000001  -> queued      attempt 2
+
+# The id of a job that does not exist is no task: a job that gets this id later would meet it.
+enqueue  j1  task job_00000000000000000000000002  -> refused INVALID_INPUT  field task_id
+enqueue  j2                                 -> queued      attempt 1

@@ -117,11 +117,16 @@ fn print_list(known: &[Meaning], output: Output) {
 }
 
 fn print_json(meanings: &[Meaning], output: Output) {
-    let text = match output {
-        Output::Json => serde_json::to_string_pretty(meanings),
-        Output::Table | Output::Jsonl => serde_json::to_string(meanings),
-    };
-    println!("{}", text.expect("words have string keys"));
+    let json = |meaning: &Meaning| serde_json::to_string(meaning).expect("words are plain data");
+    match output {
+        Output::Json => {
+            let text = serde_json::to_string_pretty(meanings).expect("words are plain data");
+            println!("{text}");
+        }
+        Output::Table | Output::Jsonl => {
+            meanings.iter().for_each(|meaning| println!("{}", json(meaning)));
+        }
+    }
 }
 
 /// The message for a word that is none of ours, with those that come close.

@@ -25,7 +25,7 @@ enum Output {
     Table,
     /// One JSON document.
     Json,
-    /// One JSON document on one line.
+    /// One JSON document a line, one line a thing.
     Jsonl,
 }
 

@@ -1,0 +1,54 @@
+//! `windlass explain`: data on stdout, all else on stderr, and an exit code that says how it went.
+
+use std::process::{Command, Output};
+
+fn windlass(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_windlass")).args(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn a_word_that_is_nearly_right_is_suggested() {
+    let run = windlass(&["explain", "runing"]);
+    assert_eq!(run.status.code(), Some(3));
+    assert_eq!(text(&run.stdout), "");
+    let expected = "windlass: nothing in Windlass is called \"runing\".\nDid you mean running?\n";
+    assert_eq!(text(&run.stderr), expected);
+}
+
+#[test]
+fn a_word_that_is_far_off_leads_to_the_list() {
+    let run = windlass(&["explain", "zzz"]);
+    assert_eq!(run.status.code(), Some(3));
+    assert!(text(&run.stderr).contains("Type `windlass explain` to list every word."));
+}
+
+#[test]
+fn case_does_not_matter_and_every_meaning_is_shown() {
+    let run = windlass(&["explain", "SCHEDULED"]);
+    assert!(run.status.success());
+    let lines: Vec<&str> = text(&run.stdout).lines().collect();
+    assert!(lines.contains(&"scheduled (state): Created with a time in the future."));
+    assert!(lines.contains(&"scheduled (cause): Created, due later."));
+}
+
+#[test]
+fn the_list_names_every_word_once_for_each_sense() {
+    let run = windlass(&["explain", "-o", "jsonl"]);
+    assert!(run.status.success());
+    let words: Vec<serde_json::Value> =
+        text(&run.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for word in ["running", "lease_expired", "settle", "STALE_ATTEMPT"] {
+        assert_eq!(words.iter().filter(|known| known["word"] == word).count(), 1, "{word}");
+    }
+}
+
+#[test]
+fn a_command_that_does_not_exist_is_a_usage_error() {
+    let run = windlass(&["explode"]);
+    assert_eq!(run.status.code(), Some(2));
+    assert!(text(&run.stderr).contains("explain"), "{}", text(&run.stderr));
+}

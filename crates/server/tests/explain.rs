@@ -3,11 +3,11 @@
 use std::process::{Command, Output};
 
 fn windlass(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_windlass")).args(args).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_windlass")).args(args).output().expect("the binary runs")
 }
 
 fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap()
+    std::str::from_utf8(bytes).expect("it prints text")
 }
 
 #[test]

@@ -5,14 +5,14 @@ use std::{fs, path::Path, process::Command};
 /// Each `$ cargo run …` of the README, with the lines that it shows below.
 fn shown() -> Vec<(String, Vec<String>)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
-    let text = fs::read_to_string(path).unwrap();
+    let text = fs::read_to_string(path).expect("the README is there");
     let blocks = text.split("```").filter_map(|block| block.strip_prefix("console\n"));
     let mut shown: Vec<(String, Vec<String>)> = Vec::new();
     for line in blocks.flat_map(str::lines) {
         match line.strip_prefix("$ cargo run --release -- ") {
             Some(args) => shown.push((args.to_owned(), Vec::new())),
             None if line.is_empty() => {}
-            None => shown.last_mut().unwrap().1.push(line.to_owned()),
+            None => shown.last_mut().expect("a command comes first").1.push(line.to_owned()),
         }
     }
     shown

@@ -14,12 +14,12 @@ fn files(ending: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     let mut folders = vec![root().join("crates")];
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
+        for entry in fs::read_dir(folder).expect("the source can be read") {
+            let path = entry.expect("the source can be read").path();
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|it| it == ending) {
-                let text = fs::read_to_string(&path).unwrap();
+                let text = fs::read_to_string(&path).expect("the source can be read");
                 found.push((path, text));
             }
         }

@@ -96,7 +96,11 @@ impl DlqId {
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 fn base32(bits: u128) -> String {
-    (0..26).rev().map(|place| char::from(ALPHABET[(bits >> (place * 5)) as usize & 31])).collect()
+    let mut text = String::with_capacity(26);
+    text.extend(
+        (0..26).rev().map(|place| char::from(ALPHABET[(bits >> (place * 5)) as usize & 31])),
+    );
+    text
 }
 
 fn parse_base32(text: &str) -> Option<u128> {

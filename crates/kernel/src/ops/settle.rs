@@ -3,8 +3,6 @@
 //! Only the epoch that holds the lease may settle. An older epoch belongs to a worker that lost its
 //! lease: it is refused, and nothing changes. The same settle again gets the answer it got before.
 
-use serde::Serialize;
-
 use crate::{
     Answer, By, Cause, Digest, Epoch, Fact, Failure, Jitter, Job, JobId, OpKind, Payload, Refusal,
     State, Timestamp, Transition,
@@ -56,33 +54,20 @@ pub enum Outcome {
 impl Outcome {
     /// What identifies a settle, together with its job and epoch.
     pub fn digest(&self) -> Digest {
-        #[derive(Serialize)]
-        struct Identity<'a> {
-            outcome: &'static str,
-            result: Option<Digest>,
-            remaining: Option<Digest>,
-            failure: Option<&'a Failure>,
-            reason: Option<&'a str>,
-        }
-        let none =
-            Identity { outcome: "", result: None, remaining: None, failure: None, reason: None };
-        let result_of = |result: &Option<Payload>| result.as_ref().map(Payload::digest);
-        Digest::of_value(&match self {
-            Outcome::Succeeded { result } => {
-                Identity { outcome: "succeeded", result: result_of(result), ..none }
+        let of = |payload: &Option<Payload>| {
+            payload.as_ref().map_or_else(|| "-".to_owned(), |payload| payload.digest().to_string())
+        };
+        Digest::of(&match self {
+            Outcome::Succeeded { result } => format!("succeeded {}", of(result)),
+            Outcome::Partial { result, remaining } => {
+                format!("partial {} {}", of(result), remaining.digest())
             }
-            Outcome::Partial { result, remaining } => Identity {
-                outcome: "partial",
-                result: result_of(result),
-                remaining: Some(remaining.digest()),
-                ..none
-            },
             Outcome::Failed(failure) => {
-                Identity { outcome: "failed", failure: Some(failure), ..none }
+                let failure = serde_json::to_string(failure).expect("a failure is plain data");
+                format!("failed {failure}")
             }
-            Outcome::Cancelled { reason } => {
-                Identity { outcome: "cancelled", reason: reason.as_deref(), ..none }
-            }
+            Outcome::Cancelled { reason: None } => "cancelled".to_owned(),
+            Outcome::Cancelled { reason: Some(reason) } => format!("cancelled {reason}"),
         })
     }
 }

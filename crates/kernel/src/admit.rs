@@ -226,9 +226,10 @@ impl Round<'_> {
         Some(head)
     }
 
-    /// Must a busy worker become idle first, so that a job which waits to be alone gets its turn?
+    /// Must the worker, which is busy, become idle first, so that a job which waits to be alone gets its
+    /// turn? An idle one was given that job.
     fn must_drain(&self) -> bool {
-        self.request.held > 0 && self.best(Self::is_overdue).is_some()
+        self.best(Self::is_overdue).is_some()
     }
 
     /// Fills the slots one by one. A job that has to be alone is taken only first, and then is the last.
@@ -482,6 +483,7 @@ mod tests {
         assert_eq!(shares(&busy, &none, at(10)), [0, 0]);
         assert_eq!(shares(&request(5, heads.clone()), &none, at(9)), [0, 2]);
         assert_eq!(shares(&request(5, heads.clone()), &none, at(10)), [1, 0]);
+        assert_eq!(shares(&request(0, heads.clone()), &none, at(10)), [0, 0]);
         let paused = Limits { paused: vec![on_kind("poison")], ..Limits::default() };
         assert_eq!(shares(&busy, &paused, at(10)), [0, 2], "nobody drains for what is paused");
     }

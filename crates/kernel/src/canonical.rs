@@ -246,7 +246,7 @@ fn depth(json: &str) -> usize {
     for byte in json.bytes() {
         match byte {
             _ if escaped => escaped = false,
-            b'\\' if inside => escaped = true,
+            b'\\' => escaped = true,
             b'"' => inside = !inside,
             b'{' | b'[' if !inside => {
                 depth += 1;
@@ -321,6 +321,9 @@ mod tests {
         assert!(Payload::parse(&nested(64), 1_000).is_ok());
         assert!(Payload::parse(&nested(65), 1_000).is_err());
         assert!(Payload::parse(&nested(500_000), 2_000_000).is_err());
+        let hidden = format!(r#"["]]]]",{}]"#, nested(64));
+        assert!(Payload::parse(&hidden, 1_000).is_err(), "brackets in text close nothing");
+        assert_eq!(Payload::MAX_BYTES_DEFAULT, 1_048_576);
         let objects = r#"{"a":"#.repeat(64) + "1" + &"}".repeat(64);
         assert!(Payload::parse(&objects, 1_000).is_ok());
         let wide = format!("[{}[]]", "[],".repeat(200));
@@ -337,6 +340,7 @@ mod tests {
         assert_eq!(text.parse::<Digest>().unwrap(), digest);
         assert_eq!(Digest::from_bytes(*digest.as_bytes()), digest);
         assert_eq!(format!("{digest:?}"), text);
+        assert_eq!(serde_json::to_string(&digest).unwrap(), format!("\"{text}\""));
         for bad in ["", "e3", &text[1..], &text.to_uppercase(), &text.replace('e', "+")] {
             assert!(bad.parse::<Digest>().is_err(), "{bad:?} was taken");
         }

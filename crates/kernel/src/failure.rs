@@ -101,6 +101,7 @@ mod tests {
 
     #[test]
     fn a_long_message_is_cut_and_a_bad_code_is_refused() {
+        assert_eq!(Failure::MESSAGE_MAX_BYTES, 16_384);
         let long = "é".repeat(Failure::MESSAGE_MAX_BYTES);
         let kept = Failure::transient("SLOW", &long).bounded().unwrap();
         assert_eq!(kept.message.len(), Failure::MESSAGE_MAX_BYTES);

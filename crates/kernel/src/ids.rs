@@ -110,7 +110,7 @@ fn parse_base32(text: &str) -> Option<u128> {
     }
     text.bytes().try_fold(0u128, |bits, byte| {
         let digit = ALPHABET.iter().position(|known| *known == byte)?;
-        Some(bits << 5 | digit as u128)
+        Some((bits << 5) + digit as u128)
     })
 }
 

@@ -364,3 +364,19 @@ pub struct Task {
     /// Its job that is not at an end, if there is one.
     pub active: Option<JobId>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_renewed_and_counted_and_never_ends_earlier() {
+        let worker = WorkerId::new("w1").unwrap();
+        let at = |seconds: i64| Timestamp::from_micros(seconds * 1_000_000);
+        let session = Session { worker, until: at(60), renewals: 2 };
+        let longer = session.renewed(Duration::from_secs(30), at(40));
+        assert_eq!((longer.until, longer.renewals), (at(70), 3));
+        let same = session.renewed(Duration::from_secs(5), at(40));
+        assert_eq!((same.until, same.renewals), (at(60), 3));
+    }
+}

@@ -330,6 +330,20 @@ mod tests {
     }
 
     #[test]
+    fn the_diagram_has_each_arrow_once_with_all_its_causes() {
+        let diagram = diagram();
+        assert!(diagram.starts_with("stateDiagram-v2\n    [*] --> queued: enqueued\n"));
+        assert!(
+            diagram.contains(
+                "    running --> interrupted: lease_expired, process_restart, shutdown\n"
+            )
+        );
+        assert!(diagram.ends_with("    failed --> [*]\n    cancelled --> [*]\n"));
+        let arrows: BTreeSet<_> = MOVES.iter().map(|m| (m.from, m.to)).collect();
+        assert_eq!(diagram.lines().count(), 1 + arrows.len() + 4);
+    }
+
+    #[test]
     fn words_read_back_as_they_are_written() {
         for state in State::ALL {
             assert_eq!(State::parse(state.as_str()), Some(*state));

@@ -1,0 +1,204 @@
+//! What an op says beside the job: rows of tasks and attempts, and what follows for other jobs.
+
+use std::time::Duration;
+
+use windlass_kernel::{
+    Actor, Answer, AttemptState, By, Failure, FollowUp, Jitter, JobId, Kind, Op, Payload,
+    Principal, Refusal, State, TaskId, TenantId, Timestamp, WorkerId,
+    ids::ClaimId,
+    ops::{Cancel, Claim, Enqueue, NewJob, NewTask, Outcome, Settle},
+};
+use windlass_testkit::MapStore;
+
+const JOB: JobId = JobId::from_u128(1);
+const PARENT: JobId = JobId::from_u128(2);
+
+/// A store with one job, and time that passes when an op needs it to.
+struct Scene {
+    store: MapStore,
+    now: Timestamp,
+    claims: u128,
+}
+
+impl Scene {
+    fn with(change: impl FnOnce(&mut NewJob)) -> Self {
+        let payload = Payload::parse("{}", 10).expect("an object");
+        let mut new = NewJob::new(Kind::new("mail").expect("a name"), payload);
+        change(&mut new);
+        let mut scene = Self { store: MapStore::default(), now: Timestamp::MIN, claims: 0 };
+        let (tenant, by) = (tenant(), user("ann"));
+        let enqueue = Enqueue { job_id: JOB, tenant, new: Box::new(new), random: 7, by };
+        scene.commit(&enqueue.into()).expect("it is new");
+        scene
+    }
+
+    fn commit(&mut self, op: &Op) -> Result<Answer, Refusal> {
+        self.store.commit(op, self.now)
+    }
+
+    /// A worker claims the job when it can, and starts it if it is to.
+    fn claim(&mut self, start: bool) {
+        self.claims += 1;
+        self.now = self.now.max(self.store.jobs[&JOB].claim_at().expect("it can be claimed"));
+        let (claim_id, worker) = (ClaimId::from_u128(self.claims), worker());
+        let (lease, alone) = (Duration::from_secs(30), false);
+        let claim = Claim { job_id: JOB, claim_id, worker, trace_id: None, lease, start, alone };
+        self.commit(&claim.into()).expect("it can be claimed");
+    }
+
+    fn settle(&mut self, outcome: Outcome, stats: Option<&str>) -> State {
+        let epoch = self.store.jobs[&JOB].epoch;
+        let stats = stats.map(|stats| Payload::parse(stats, 100).expect("it is JSON"));
+        let (by, jitter) = (By::worker(worker()), Jitter::NONE);
+        let settle = Settle { job_id: JOB, epoch, by, outcome, stats, jitter };
+        self.commit(&settle.into()).expect("it runs").state
+    }
+
+    fn fail(&mut self) -> State {
+        self.settle(Outcome::Failed(Failure::transient("SMTP_BUSY", "try later")), None)
+    }
+
+    fn cancel(&mut self, force: bool) {
+        let (grace, reason, by) = (Cancel::GRACE_DEFAULT, None, user("ann"));
+        let cancel = Cancel { job_id: JOB, force, grace, reason, by };
+        self.commit(&cancel.into()).expect("it can be cancelled");
+    }
+
+    /// The next attempt of the task, as its row has it.
+    fn next_attempt(&self) -> Option<u32> {
+        let key = (tenant(), self.store.jobs[&JOB].spec.task_id.clone());
+        self.store.tasks.get(&key).copied()
+    }
+
+    /// State, start and end of an attempt.
+    fn attempt(&self, number: u32) -> Option<(AttemptState, bool, bool)> {
+        let attempts = self.store.attempts.values();
+        let attempt = attempts.into_iter().find(|attempt| attempt.attempt == number)?;
+        Some((attempt.state, attempt.started_at.is_some(), attempt.finished_at.is_some()))
+    }
+}
+
+fn tenant() -> TenantId {
+    TenantId::new("acme").expect("a name")
+}
+
+fn worker() -> WorkerId {
+    WorkerId::new("w1").expect("a name")
+}
+
+fn user(name: &str) -> By {
+    Actor::User(Principal::new(name).expect("a name")).into()
+}
+
+fn task(new: &mut NewJob) {
+    let task_id = TaskId::new("nightly").expect("a name");
+    new.task = Some(NewTask { task_id, may_rerun: true });
+}
+
+fn parent(new: &mut NewJob) {
+    new.parent = Some(PARENT);
+}
+
+#[test]
+fn a_task_that_was_named_knows_its_next_attempt() {
+    let mut scene = Scene::with(task);
+    assert_eq!(scene.next_attempt(), Some(2));
+    scene.claim(true);
+    assert_eq!(scene.next_attempt(), Some(2));
+    scene.fail();
+    assert_eq!(scene.next_attempt(), Some(2));
+    scene.claim(true);
+    assert_eq!(scene.next_attempt(), Some(3));
+}
+
+#[test]
+fn a_job_that_named_no_task_has_no_task_row() {
+    let mut scene = Scene::with(|_| {});
+    scene.claim(true);
+    scene.fail();
+    scene.claim(true);
+    assert_eq!(scene.store.tasks.len(), 0);
+}
+
+#[test]
+fn an_attempt_is_planned_then_runs_then_ends() {
+    let mut scene = Scene::with(|_| {});
+    assert_eq!(scene.attempt(1), None);
+    scene.claim(false);
+    assert_eq!(scene.attempt(1), Some((AttemptState::Planned, false, false)));
+    let mut scene = Scene::with(|_| {});
+    scene.claim(true);
+    assert_eq!(scene.attempt(1), Some((AttemptState::Running, true, false)));
+    scene.fail();
+    assert_eq!(scene.attempt(1), Some((AttemptState::Failed, true, true)));
+    assert_eq!(scene.attempt(2), None);
+    scene.claim(true);
+    assert_eq!(scene.attempt(2), Some((AttemptState::Running, true, false)));
+    scene.settle(Outcome::Succeeded { result: None }, Some("{\"rows\":3}"));
+    assert_eq!(scene.attempt(1), Some((AttemptState::Failed, true, true)));
+    assert_eq!(scene.attempt(2), Some((AttemptState::Succeeded, true, true)));
+    let last = scene.store.attempts.values().last().expect("there are two");
+    assert_eq!(last.stats.as_ref().map(Payload::as_str), Some("{\"rows\":3}"));
+    assert_eq!(last.failure, None);
+}
+
+#[test]
+fn a_cancel_does_not_change_an_attempt_that_failed() {
+    let mut scene = Scene::with(|_| {});
+    scene.claim(true);
+    scene.fail();
+    scene.cancel(false);
+    assert_eq!(scene.attempt(1), Some((AttemptState::Failed, true, true)));
+}
+
+#[test]
+fn the_end_of_a_child_is_told_to_its_parent_once() {
+    let mut scene = Scene::with(parent);
+    scene.claim(true);
+    scene.fail();
+    assert_eq!(scene.store.follow_ups, []);
+    scene.claim(true);
+    let state = scene.settle(Outcome::Succeeded { result: None }, None);
+    let ended = FollowUp::ChildEnded { parent: PARENT, child: JOB, state };
+    assert_eq!(scene.store.follow_ups, [ended]);
+}
+
+#[test]
+fn the_end_of_a_job_without_a_parent_is_told_to_nobody() {
+    let mut scene = Scene::with(|_| {});
+    scene.claim(true);
+    scene.settle(Outcome::Succeeded { result: None }, None);
+    assert_eq!(scene.store.follow_ups, []);
+}
+
+#[test]
+fn children_are_cancelled_with_the_first_cancel_and_only_then() {
+    let children = [FollowUp::CancelChildren { parent: JOB }];
+    let mut asked = Scene::with(|_| {});
+    asked.claim(true);
+    asked.cancel(false);
+    assert_eq!(asked.store.follow_ups, children);
+    asked.cancel(false);
+    asked.settle(Outcome::Cancelled { reason: None }, None);
+    assert_eq!(asked.store.follow_ups, children);
+
+    let mut at_once = Scene::with(|_| {});
+    at_once.cancel(false);
+    assert_eq!(at_once.store.follow_ups, children);
+
+    let mut unasked = Scene::with(|_| {});
+    unasked.claim(true);
+    unasked.settle(Outcome::Cancelled { reason: None }, None);
+    assert_eq!(unasked.store.follow_ups, children);
+}
+
+#[test]
+fn a_reason_is_bounded() {
+    for (length, is_taken) in [(4096, true), (4097, false)] {
+        let mut scene = Scene::with(|_| {});
+        let (grace, by) = (Cancel::GRACE_DEFAULT, user("ann"));
+        let reason = Some("x".repeat(length));
+        let cancel = Cancel { job_id: JOB, force: false, grace, reason, by };
+        assert_eq!(scene.commit(&cancel.into()).is_ok(), is_taken, "{length} bytes");
+    }
+}

@@ -43,4 +43,4 @@ pub use ops::{Current, Op, OpKind, decide};
 pub use refusal::Refusal;
 pub use retry::{Jitter, RetryPolicy};
 pub use time::Timestamp;
-pub use transition::{Answer, Attempt, AttemptState, FollowUp, NewPayload, Transition};
+pub use transition::{Answer, Attempt, AttemptState, FollowUp, NewPayload, Transition, attempts};

@@ -280,6 +280,23 @@ pub(crate) fn task_of(job: &Job) -> Task {
     }
 }
 
+/// The attempts that a history tells of, in order. Figures of handlers are not part of it.
+pub fn attempts<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<Attempt> {
+    let mut found: Vec<Attempt> = Vec::new();
+    let mut job: Option<Job> = None;
+    for event in events {
+        let before = job.take();
+        let after = evolve(before.clone(), event);
+        let changed = before.and_then(|before| changed_attempt(&before, &after, None, event.at));
+        if let Some(changed) = changed {
+            found.retain(|attempt| attempt.attempt != changed.attempt);
+            found.push(changed);
+        }
+        job = Some(after);
+    }
+    found
+}
+
 /// The current attempt, if the transition changed it.
 fn changed_attempt(
     before: &Job,

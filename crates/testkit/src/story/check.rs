@@ -1,7 +1,9 @@
 //! Check: what came is compared with what a line expects, and with its own history.
 
 use serde_json::Value;
-use windlass_kernel::{Answer, Cause, DlqId, Event, Job, contract::jobs::Replay, fold};
+use windlass_kernel::{
+    Answer, Attempt, Cause, DlqId, Event, Job, attempts, contract::jobs::Replay, fold,
+};
 
 use super::{
     contract,
@@ -83,7 +85,7 @@ impl Scene<'_> {
         Err(format!("expected {}, but it is {}", expected.join(" "), came.join(" ")))
     }
 
-    /// The history has no gap, and it is the row.
+    /// The history has no gap, and it is the row and the attempts.
     pub(super) fn check_history(&mut self, name: Name) -> Result<()> {
         let events = self.world.events(name.id());
         for (event, number) in events.iter().zip(1..) {
@@ -93,10 +95,16 @@ impl Scene<'_> {
         }
         let row = self.world.job(name.id()).map(|job| Job { lease: None, lease_count: 0, ..job });
         let folded = fold(&events).map(|job| Job { lease: None, lease_count: 0, ..job });
-        if row == folded {
+        if row != folded {
+            return Err(format!("the events of {name} make {folded:?}, but the row is {row:?}"));
+        }
+        let kept = self.world.attempts(name.id()).into_iter();
+        let kept: Vec<_> = kept.map(|attempt| Attempt { stats: None, ..attempt }).collect();
+        let told = attempts(&events);
+        if kept == told {
             return Ok(());
         }
-        Err(format!("the events of {name} make {folded:?}, but the row is {row:?}"))
+        Err(format!("the events of {name} tell of {told:?}, but it has {kept:?}"))
     }
 
     /// What happened so far to the job that was mentioned last.

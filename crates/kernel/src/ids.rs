@@ -34,7 +34,7 @@ macro_rules! id {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, concat!($prefix, "{}"), base32(self.0))
+                f.write_str(&with_prefix($prefix, self.0))
             }
         }
 
@@ -59,7 +59,7 @@ macro_rules! id {
 
         impl From<$name> for String {
             fn from(id: $name) -> String {
-                id.to_string()
+                with_prefix($prefix, id.0)
             }
         }
 
@@ -95,8 +95,10 @@ impl DlqId {
 
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
-fn base32(bits: u128) -> String {
-    let mut text = String::with_capacity(26);
+/// An id as text. Digit by digit: ids are written far too often for the formatting machinery.
+fn with_prefix(prefix: &str, bits: u128) -> String {
+    let mut text = String::with_capacity(prefix.len() + 26);
+    text.push_str(prefix);
     text.extend(
         (0..26).rev().map(|place| char::from(ALPHABET[(bits >> (place * 5)) as usize & 31])),
     );
@@ -237,23 +239,36 @@ text!(
 impl TaskId {
     /// The task of a job that was given none: itself.
     pub fn of_job(job_id: JobId) -> Self {
-        Self(job_id.to_string().into())
+        Self(String::from(job_id).into())
     }
 }
 
 impl TraceId {
-    /// The trace of a job that was given none.
+    /// The trace of a job that was given none: `trace-run-<job>-<uuid>`.
     pub fn for_run(job_id: JobId, random: u128) -> Self {
-        let text = format!("{random:032x}");
-        let [a, b, c, d, e] = [&text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..]];
-        Self(format!("trace-run-{job_id}-{a}-{b}-{c}-{d}-{e}").into())
+        let mut text = String::with_capacity(77);
+        text.push_str("trace-run-");
+        text.push_str(&String::from(job_id));
+        for (place, byte) in random.to_be_bytes().into_iter().enumerate() {
+            if [0, 4, 6, 8, 10].contains(&place) {
+                text.push('-');
+            }
+            text.extend(hex(byte));
+        }
+        Self(text.into())
     }
+}
+
+/// The two hexadecimal digits of a byte.
+pub(crate) fn hex(byte: u8) -> [char; 2] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    [byte >> 4, byte & 15].map(|half| char::from(DIGITS[usize::from(half)]))
 }
 
 impl IdempotencyKey {
     /// The key of an enqueue that was given none: the id of its job.
     pub fn of_job(job_id: JobId) -> Self {
-        Self(job_id.to_string().into())
+        Self(String::from(job_id).into())
     }
 }
 

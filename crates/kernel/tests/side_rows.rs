@@ -3,15 +3,21 @@
 use std::time::Duration;
 
 use windlass_kernel::{
-    Actor, Answer, AttemptState, By, Failure, FollowUp, Jitter, JobId, Kind, Op, Payload,
-    Principal, Refusal, State, TaskId, TenantId, Timestamp, WorkerId,
+    Actor, Answer, AttemptState, By, Current, DlqId, Failure, FollowUp, IdempotencyKey,
+    IdempotencyScope, Jitter, JobId, Kind, Op, Payload, Principal, Refusal, Spec, State, TaskId,
+    TenantId, Timestamp, WorkerId, decide,
     ids::ClaimId,
-    ops::{Cancel, Claim, Enqueue, NewJob, NewTask, Outcome, Settle},
+    job::{Origin, Priority, ScheduleType},
+    ops::{
+        ApproveDiscard, Cancel, Claim, Discard, Enqueue, Idempotency, NewJob, NewTask, Outcome,
+        Requeue, Rerun, Settle,
+    },
 };
 use windlass_testkit::MapStore;
 
 const JOB: JobId = JobId::from_u128(1);
 const PARENT: JobId = JobId::from_u128(2);
+const AGAIN: JobId = JobId::from_u128(3);
 
 /// A store with one job, and time that passes when an op needs it to.
 struct Scene {
@@ -190,6 +196,98 @@ fn children_are_cancelled_with_the_first_cancel_and_only_then() {
     unasked.claim(true);
     unasked.settle(Outcome::Cancelled { reason: None }, None);
     assert_eq!(unasked.store.follow_ups, children);
+}
+
+#[test]
+fn a_new_job_brings_its_payload() {
+    let scene = Scene::with(|_| {});
+    assert_eq!(scene.store.payloads[&JOB].as_str(), "{}");
+}
+
+#[test]
+fn a_job_may_name_itself_as_its_task() {
+    let scene = Scene::with(|new| {
+        let task_id = TaskId::of_job(JOB);
+        new.task = Some(NewTask { task_id, may_rerun: true });
+    });
+    assert_eq!(scene.store.jobs[&JOB].attempt, 1);
+}
+
+#[test]
+fn a_rerun_asks_for_the_same_and_stands_on_its_own() {
+    let mut scene = Scene::with(|new| {
+        task(new);
+        parent(new);
+        new.schedule_type = ScheduleType::Cron;
+        new.scheduled_at = Some(Timestamp::from_micros(5_000_000));
+        new.deadline_at = Some(Timestamp::from_micros(90_000_000));
+        new.idempotency = Idempotency::Run { key: IdempotencyKey::new("k").expect("a key") };
+        new.priority = Priority(7);
+        new.timeout = Some(Duration::from_secs(9));
+    });
+    scene.cancel(false);
+    scene.now = Timestamp::from_micros(60_000_000);
+    let rerun = Rerun { job_id: JOB, new_job_id: AGAIN, by: user("bob") };
+    scene.commit(&rerun.into()).expect("it was cancelled");
+    let (old, new) = (&scene.store.jobs[&JOB].spec, &scene.store.jobs[&AGAIN].spec);
+    let expected = Spec {
+        schedule_type: ScheduleType::At,
+        scheduled_at: None,
+        due_at: scene.now,
+        deadline_at: None,
+        idempotency_scope: IdempotencyScope::own_id(),
+        idempotency_key: IdempotencyKey::of_job(AGAIN),
+        parent: None,
+        origin: Origin::Rerun(JOB),
+        created_at: scene.now,
+        ..old.as_ref().clone()
+    };
+    assert_eq!(**new, expected);
+    assert_eq!(scene.store.jobs[&AGAIN].attempt, 2);
+    assert_eq!(scene.store.payloads[&AGAIN], scene.store.payloads[&JOB]);
+}
+
+#[test]
+fn a_job_that_named_no_task_gives_its_own_to_its_rerun() {
+    let mut scene = Scene::with(|new| new.max_retries = 1);
+    scene.claim(true);
+    scene.fail();
+    scene.claim(true);
+    scene.fail();
+    // The caller may know nothing of a task that has no row: the job itself says where to go on.
+    let current = Current { job: scene.store.jobs.get(&JOB), ..Current::default() };
+    let rerun = Rerun { job_id: JOB, new_job_id: AGAIN, by: user("bob") };
+    let done = decide(&current, &rerun.into(), scene.now).expect("it failed");
+    assert_eq!((done.job.attempt, done.job.spec.task_given), (3, true));
+    assert_eq!(done.job.spec.task_id, TaskId::of_job(JOB));
+}
+
+#[test]
+fn a_letter_tells_who_closed_it_and_when() {
+    let dlq_id = DlqId::of_job(JOB);
+    let failed = || {
+        let mut scene = Scene::with(|new| new.max_retries = 0);
+        scene.claim(true);
+        scene.fail();
+        scene
+    };
+    let mut discarded = failed();
+    let discard = Discard { dlq_id, reason: "a test".to_owned(), by: user("ann") };
+    discarded.commit(&discard.into()).expect("it is open");
+    let letter = &discarded.store.letters[&dlq_id];
+    assert_eq!(letter.discard_requested_by, Some(Principal::new("ann").expect("a name")));
+    assert_eq!(letter.discard_reason.as_deref(), Some("a test"));
+    assert_eq!(letter.closed_at, None);
+    discarded.commit(&ApproveDiscard { dlq_id, by: user("bob") }.into()).expect("two people");
+    assert_eq!(discarded.store.letters[&dlq_id].closed_at, Some(discarded.now));
+    let said: Vec<_> = discarded.store.approvals.iter().map(|it| it.reason.as_str()).collect();
+    assert_eq!(said, ["a test", "a test"]);
+
+    let mut requeued = failed();
+    let requeue = Requeue { dlq_id, new_job_id: AGAIN, payload: None, by: user("ann") };
+    requeued.commit(&requeue.into()).expect("it is open");
+    let letter = &requeued.store.letters[&dlq_id];
+    assert_eq!((letter.requeued_as, letter.closed_at), (Some(AGAIN), Some(requeued.now)));
 }
 
 #[test]

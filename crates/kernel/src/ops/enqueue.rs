@@ -7,9 +7,9 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    Answer, By, Cause, Digest, Event, Fact, IdempotencyKey, IdempotencyScope, Job, JobId, Kind,
-    NewPayload, Payload, Queue, Refusal, RetryPolicy, Spec, Tag, Task, TaskId, TenantId, Timestamp,
-    TraceId, Transition,
+    By, Cause, Digest, Event, Fact, IdempotencyKey, IdempotencyScope, Job, JobId, Kind, NewPayload,
+    Payload, Queue, Refusal, RetryPolicy, Spec, Tag, Task, TaskId, TenantId, Timestamp, TraceId,
+    Transition,
     evolve::evolve,
     job::{Origin, Priority, ScheduleType},
     machine,
@@ -382,7 +382,6 @@ pub(super) fn create(
     };
     let job = evolve(None, &event);
     let task = job.spec.task_given.then(|| task_of(&job));
-    let answer = Answer::of(&job);
     let unchanged = Transition::unchanged(&job);
-    Transition { events: vec![event], payload: Some(payload), task, answer, ..unchanged }
+    Transition { events: vec![event], payload: Some(payload), task, ..unchanged }
 }

@@ -62,14 +62,12 @@ pub(super) fn create(
     if current.new.is_some() {
         return Err(Refusal::JobExists { job_id: again.new_job_id });
     }
-    let task_id = ended.spec.task_id.clone();
     if let Some(job_id) = current.task.and_then(|task| task.active) {
-        return Err(Refusal::TaskActive { task_id, job_id });
+        return Err(Refusal::TaskActive { task_id: ended.spec.task_id.clone(), job_id });
     }
     let known_next = current.task.map_or(1, |task| task.next_attempt);
     let attempt = known_next.max(ended.attempt + 1);
     let spec = Spec {
-        task_id,
         task_given: true,
         schedule_type: ScheduleType::At,
         scheduled_at: None,

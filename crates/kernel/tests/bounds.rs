@@ -1,0 +1,120 @@
+//! What nobody can mean is refused, and the last value that someone can mean is not.
+
+use std::time::Duration;
+
+use windlass_kernel::{
+    Actor, Answer, By, JobId, Kind, Op, Payload, Principal, Refusal, Tag, TenantId, Timestamp,
+    WorkerId,
+    ids::ClaimId,
+    job::Priority,
+    ops::{Cancel, Claim, Enqueue, NewJob},
+};
+use windlass_testkit::MapStore;
+
+type Change = fn(&mut NewJob);
+
+const DAY: Duration = Duration::from_secs(86_400);
+const TICK: Duration = Duration::from_millis(1);
+
+fn enqueue(change: impl FnOnce(&mut NewJob)) -> Result<Answer, Refusal> {
+    enqueue_in(&mut MapStore::default(), change)
+}
+
+fn enqueue_in(store: &mut MapStore, change: impl FnOnce(&mut NewJob)) -> Result<Answer, Refusal> {
+    let payload = Payload::parse("{}", 10).expect("an object");
+    let mut new = Box::new(NewJob::new(Kind::new("mail").expect("a name"), payload));
+    change(&mut new);
+    let (job_id, tenant) = (JobId::from_u128(1), TenantId::new("acme").expect("a name"));
+    commit(store, Enqueue { job_id, tenant, new, random: 1, by: ann() })
+}
+
+fn commit(store: &mut MapStore, op: impl Into<Op>) -> Result<Answer, Refusal> {
+    store.commit(&op.into(), Timestamp::MIN)
+}
+
+fn ann() -> By {
+    Actor::User(Principal::new("ann").expect("a name")).into()
+}
+
+/// Refused with the name of this field.
+fn refused(field: &str, result: &Result<Answer, Refusal>) {
+    match result {
+        Err(Refusal::Invalid { field: named, .. }) => assert_eq!(*named, field),
+        other => panic!("{field} was answered with {other:?}"),
+    }
+}
+
+#[test]
+fn a_new_job_is_bounded() {
+    let limits: [(&str, Change, Change); 9] = [
+        ("priority", |new| new.priority = Priority(1_000), |new| new.priority = Priority(1_001)),
+        ("priority", |new| new.priority = Priority(-1_000), |new| new.priority = Priority(-1_001)),
+        ("max_retries", |new| new.max_retries = 10_000, |new| new.max_retries = 10_001),
+        ("max_interruptions", |new| new.max_interruptions = 1, |new| new.max_interruptions = 0),
+        ("tags", |new| new.tags = tags(32), |new| new.tags = tags(33)),
+        (
+            "timeout_ms",
+            |new| new.timeout = Some(366 * DAY),
+            |new| new.timeout = Some(366 * DAY + TICK),
+        ),
+        ("timeout_ms", |new| new.timeout = Some(TICK), |new| new.timeout = Some(Duration::ZERO)),
+        (
+            "heartbeat_timeout_ms",
+            |new| new.heartbeat_timeout = Some(366 * DAY),
+            |new| new.heartbeat_timeout = Some(366 * DAY + TICK),
+        ),
+        (
+            "schedule_to_start_ms",
+            |new| new.schedule_to_start = Some(366 * DAY),
+            |new| new.schedule_to_start = Some(Duration::ZERO),
+        ),
+    ];
+    for (field, last, beyond) in limits {
+        assert!(enqueue(last).is_ok(), "the last {field} was refused");
+        refused(field, &enqueue(beyond));
+    }
+}
+
+fn tags(count: usize) -> Vec<Tag> {
+    (0..count).map(|number| Tag::new(format!("t{number}")).expect("a name")).collect()
+}
+
+#[test]
+fn a_deadline_lies_after_the_time_the_job_is_due() {
+    let at = |micros| Some(Timestamp::from_micros(micros));
+    refused("deadline_at", &enqueue(|new| new.deadline_at = at(0)));
+    assert!(enqueue(|new| new.deadline_at = at(1)).is_ok());
+    let scheduled = |due, deadline| {
+        enqueue(|new| (new.scheduled_at, new.deadline_at) = (at(due), at(deadline)))
+    };
+    refused("deadline_at", &scheduled(5, 5));
+    assert!(scheduled(5, 6).is_ok());
+}
+
+#[test]
+fn a_lease_is_bounded() {
+    let claim = |lease: Duration| {
+        let mut store = MapStore::default();
+        enqueue_in(&mut store, |_| {}).expect("it is new");
+        let (job_id, claim_id) = (JobId::from_u128(1), ClaimId::from_u128(1));
+        let worker = WorkerId::new("w1").expect("a name");
+        let (trace_id, start, alone) = (None, false, false);
+        commit(&mut store, Claim { job_id, claim_id, worker, trace_id, lease, start, alone })
+    };
+    assert!(claim(Duration::from_millis(100)).is_ok());
+    assert!(claim(DAY).is_ok());
+    refused("lease_ms", &claim(Duration::from_millis(99)));
+    refused("lease_ms", &claim(DAY + TICK));
+}
+
+#[test]
+fn a_grace_period_is_bounded() {
+    let cancel = |grace: Duration| {
+        let mut store = MapStore::default();
+        enqueue_in(&mut store, |_| {}).expect("it is new");
+        let (job_id, force, reason) = (JobId::from_u128(1), false, None);
+        commit(&mut store, Cancel { job_id, force, grace, reason, by: ann() })
+    };
+    assert!(cancel(DAY).is_ok());
+    refused("grace_ms", &cancel(DAY + TICK));
+}

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use windlass_kernel::{
-    Actor, Answer, AttemptState, By, Current, DlqId, Failure, FollowUp, IdempotencyKey,
+    Actor, Answer, AttemptState, By, Current, DlqId, Epoch, Failure, FollowUp, IdempotencyKey,
     IdempotencyScope, Jitter, JobId, Kind, Op, Payload, Principal, Refusal, Spec, State, TaskId,
     TenantId, Timestamp, WorkerId, decide,
     ids::ClaimId,
@@ -288,6 +288,31 @@ fn a_letter_tells_who_closed_it_and_when() {
     requeued.commit(&requeue.into()).expect("it is open");
     let letter = &requeued.store.letters[&dlq_id];
     assert_eq!((letter.requeued_as, letter.closed_at), (Some(AGAIN), Some(requeued.now)));
+}
+
+#[test]
+fn a_settle_is_told_again_what_it_was_told_whatever_came_after() {
+    let mut scene = Scene::with(|new| new.max_retries = 1);
+    let outcome = || Outcome::Failed(Failure::transient("SMTP_BUSY", "try later"));
+    let settle = |scene: &mut Scene, epoch| {
+        let (by, stats, jitter) = (By::worker(worker()), None, Jitter::NONE);
+        let epoch = Epoch::new(epoch);
+        let settle = Settle { job_id: JOB, epoch, by, outcome: outcome(), stats, jitter };
+        scene.commit(&settle.into()).expect("it runs, or it was settled before")
+    };
+    let again = |answer: &Answer| Answer { recorded: true, ..answer.clone() };
+    scene.claim(true);
+    let first = settle(&mut scene, 1);
+    assert_eq!((first.state, first.dlq_id), (State::RetryScheduled, None));
+    assert!(first.next_retry_at.is_some());
+    assert_eq!(settle(&mut scene, 1), again(&first));
+    scene.claim(true);
+    scene.cancel(false);
+    assert_eq!(settle(&mut scene, 1), again(&first), "the job runs again, and is to be cancelled");
+    let second = settle(&mut scene, 2);
+    assert_eq!((second.state, second.dlq_id), (State::Failed, Some(DlqId::of_job(JOB))));
+    assert_eq!(settle(&mut scene, 2), again(&second));
+    assert_eq!(settle(&mut scene, 1), again(&first), "the job has a letter now");
 }
 
 #[test]

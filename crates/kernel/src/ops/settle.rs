@@ -6,6 +6,7 @@
 use crate::{
     Answer, By, Cause, Digest, Epoch, Fact, Failure, Jitter, Job, JobId, OpKind, Payload, Refusal,
     State, Timestamp, Transition,
+    job::Settled,
     ops::{bury, cancel, check_reason, fence},
     transition::Draft,
 };
@@ -75,17 +76,7 @@ impl Outcome {
 pub(super) fn decide(job: &Job, op: &Settle, now: Timestamp) -> Result<Transition, Refusal> {
     let settle = op.outcome.digest();
     if let Some(settled) = job.recorded_settle(op.epoch, settle) {
-        let mut transition = Transition::recorded(job);
-        transition.answer = Answer {
-            state: settled.state,
-            epoch: settled.epoch,
-            next_retry_at: settled.next_retry_at,
-            dlq_id: job.dlq_id.filter(|_| settled.state == State::Failed),
-            leased_until: None,
-            cancel_requested: false,
-            ..transition.answer
-        };
-        return Ok(transition);
+        return Ok(Transition { answer: answer_again(job, settled), ..Transition::unchanged(job) });
     }
     fence(job, op.epoch)?;
     if job.state != State::Running {
@@ -125,6 +116,20 @@ pub(super) fn decide(job: &Job, op: &Settle, now: Timestamp) -> Result<Transitio
     Ok(draft.finish(op.stats.clone()))
 }
 
+/// What the settle was told, whatever became of the job since.
+fn answer_again(job: &Job, settled: &Settled) -> Answer {
+    Answer {
+        job_id: job.id,
+        state: settled.state,
+        recorded: true,
+        epoch: settled.epoch,
+        leased_until: None,
+        next_retry_at: settled.next_retry_at,
+        dlq_id: job.dlq_id.filter(|_| settled.state == State::Failed),
+        cancel_requested: false,
+    }
+}
+
 /// An execution failed: retry, bury, or cancel what was to be cancelled anyway.
 pub(super) fn fail(
     draft: &mut Draft<'_>,
@@ -145,5 +150,37 @@ pub(super) fn fail(
     } else {
         let next_retry_at = spec.retry.next_at(retry_count, jitter, failure.retry_after, now);
         draft.record(cause, Fact::Retry { failure, next_retry_at, settle })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settles_that_say_something_else_have_another_identity() {
+        let json = |text| Payload::parse(text, 100).unwrap();
+        let failure = Failure::transient("SMTP_BUSY", "try later");
+        let other = Failure { message: "never".to_owned(), ..failure.clone() };
+        let reason = |text: &str| Some(text.to_owned());
+        let outcomes = [
+            Outcome::Succeeded { result: None },
+            Outcome::Succeeded { result: Some(json("1")) },
+            Outcome::Succeeded { result: Some(json("2")) },
+            Outcome::Partial { result: None, remaining: json("1") },
+            Outcome::Partial { result: None, remaining: json("2") },
+            Outcome::Partial { result: Some(json("1")), remaining: json("1") },
+            Outcome::Failed(failure),
+            Outcome::Failed(other),
+            Outcome::Cancelled { reason: None },
+            Outcome::Cancelled { reason: reason("enough") },
+            Outcome::Cancelled { reason: reason("") },
+        ];
+        for (place, outcome) in outcomes.iter().enumerate() {
+            let same = outcomes[..place].iter().find(|other| other.digest() == outcome.digest());
+            assert_eq!(same, None, "{outcome:?}");
+        }
+        let twin = Outcome::Succeeded { result: Some(json(" 1 ")) };
+        assert_eq!(twin.digest(), outcomes[1].digest(), "white space does not matter");
     }
 }

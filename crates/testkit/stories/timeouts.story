@@ -146,3 +146,11 @@ enqueue  j2  timeout 30s  deadline 30s      -> queued
 claim    j1  by w1  start  lease 30s        -> running
 claim    j2  by w1  start  lease 30s        -> running
 pass     30s                                -> j1 retry_scheduled error TASK_TIMEOUT interruptions 0  j2 failed error DEADLINE_EXCEEDED dlq_began_in running
+
+# A job that timed out and then succeeds has no error left.
+enqueue  j1  timeout 10s                    -> queued
+claim    j1  by w1  start  lease 1m         -> running
+pass     10s                                -> retry_scheduled  error TASK_TIMEOUT
+pass     1s
+claim    j1  by w1  start                   -> running          error TASK_TIMEOUT
+settle   j1  succeeded                      -> succeeded        error none

@@ -7,6 +7,46 @@
 //! Where to start: [`machine`] is the table of legal moves; `ops/` has one file per op; [`job`] is the
 //! row that they change; [`event`] is the history that they write, and [`evolve`] reads it back.
 //!
+//! What an op does is a value. Here a worker that lost its lease tries to settle:
+//!
+//! ```
+//! use std::time::Duration;
+//! use windlass_kernel::{ids::ClaimId, ops::*, *};
+//!
+//! let now: Timestamp = "2026-02-25T12:00:00Z".parse()?;
+//! let by = || By::from(Actor::User("ann".parse().expect("a name")));
+//! let new = NewJob::new("mail".parse()?, Payload::parse(r#"{"to": "bob"}"#, 1_000)?);
+//! let (job_id, tenant) = (JobId::from_u128(1), "acme".parse()?);
+//! let enqueue = Enqueue { job_id, tenant, new: Box::new(new), random: 7, by: by() };
+//! let job = decide(&Current::default(), &enqueue.into(), now)?.job;
+//! assert_eq!(job.state, State::Queued);
+//!
+//! let claim = Claim {
+//!     job_id,
+//!     claim_id: ClaimId::from_u128(1),
+//!     worker: "w1".parse()?,
+//!     trace_id: None,
+//!     lease: Duration::from_secs(30),
+//!     start: true,
+//!     alone: false,
+//! };
+//! let current = Current { job: Some(&job), ..Current::default() };
+//! let job = decide(&current, &claim.into(), now)?.job;
+//! assert_eq!((job.state, job.epoch), (State::Running, Epoch::new(1)));
+//!
+//! let settle = Settle {
+//!     job_id,
+//!     epoch: Epoch::ZERO,
+//!     by: By::worker("w0".parse()?),
+//!     outcome: Outcome::Succeeded { result: None },
+//!     stats: None,
+//!     jitter: Jitter::NONE,
+//! };
+//! let current = Current { job: Some(&job), ..Current::default() };
+//! assert_eq!(decide(&current, &settle.into(), now), Err(Refusal::StaleAttempt));
+//! # Ok::<(), Refusal>(())
+//! ```
+//!
 //! Always true here: a job's row is the fold of its events (lease and payload aside), because a row is
 //! never changed in any other way. Never here: SQL, HTTP, a thread, the wall clock.
 

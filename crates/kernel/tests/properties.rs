@@ -1,7 +1,7 @@
 //! Whatever happens, in whatever order: the promises of the design hold after every step.
 //!
 //! Each case is a random history, made from a list of numbers, so that a failing history shrinks to
-//! a short one; its ops are shown. A run that never saw some op succeed, some code refuse or some
+//! a short one; its ops are shown, and the seed of the run. A run that never saw some op succeed, some code refuse or some
 //! legal move happen fails too, for it has proved nothing about them.
 
 #[path = "properties/invariants.rs"]
@@ -13,12 +13,12 @@ use proptest::{
     collection::vec,
     prelude::any,
     prop_assert, prop_assert_eq,
-    test_runner::{Config, TestCaseError, TestError, TestRunner},
+    test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner},
 };
 use windlass_kernel::{JobId, timer};
 use windlass_testkit::{
     MapStore,
-    random::{Tally, World, told},
+    random::{Tally, World, cases, seed, told},
 };
 
 /// Random histories in one run, of this many steps at most.
@@ -28,8 +28,10 @@ const STEPS_MAX: usize = 120;
 #[test]
 fn random_histories_keep_every_promise() {
     let tally = RefCell::new(Tally::default());
-    let config = Config { cases: HISTORIES, failure_persistence: None, ..Config::default() };
-    let outcome = TestRunner::new(config).run(&vec(any::<u64>(), 1..=STEPS_MAX), |numbers| {
+    let config = Config { cases: cases(HISTORIES), failure_persistence: None, ..Config::default() };
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed());
+    let mut runner = TestRunner::new_with_rng(config, rng);
+    let outcome = runner.run(&vec(any::<u64>(), 1..=STEPS_MAX), |numbers| {
         let mut world = World::default();
         for number in numbers {
             let step = world.step(number);

@@ -2,11 +2,12 @@
 //!
 //! A world has two tenants, a few tasks, keys that collide on purpose, three workers whose
 //! processes die, and a clock that only its steps move. One number makes one step, so a list of
-//! numbers is a history, and a shorter list is a shorter history. Nothing here comes from a clock
-//! or from real chance.
+//! numbers is a history, and a shorter list is a shorter history. Nothing here comes from a clock;
+//! only the seed of a run comes from real chance, and it is printed.
 
 mod chance;
 mod ops;
+mod seed;
 mod tally;
 mod willing;
 
@@ -16,7 +17,10 @@ use windlass_kernel::{
 };
 
 use self::chance::Chance;
-pub use self::tally::Tally;
+pub use self::{
+    seed::{cases, seed},
+    tally::Tally,
+};
 use crate::MapStore;
 
 /// A store, its time, and what its callers remember.

@@ -118,6 +118,17 @@ fn a_task_that_was_named_knows_its_next_attempt() {
 }
 
 #[test]
+fn an_op_that_begins_no_attempt_leaves_the_task_alone() {
+    let scene = Scene::with(task);
+    let current = Current { job: scene.store.jobs.get(&JOB), ..Current::default() };
+    let (claim_id, worker, trace_id) = (ClaimId::from_u128(1), worker(), None);
+    let (lease, start, alone) = (Duration::from_secs(30), true, false);
+    let claim = Claim { job_id: JOB, claim_id, worker, trace_id, lease, start, alone };
+    let done = decide(&current, &claim.into(), scene.now).expect("it can be claimed");
+    assert_eq!(done.task, None);
+}
+
+#[test]
 fn a_job_that_named_no_task_has_no_task_row() {
     let mut scene = Scene::with(|_| {});
     scene.claim(true);

@@ -42,9 +42,11 @@ impl RetryPolicy {
         jitter: Jitter,
         retry_after: Option<Duration>,
     ) -> Duration {
-        let doublings = retry_count.saturating_sub(1);
-        let factor = 1u32.checked_shl(doublings).unwrap_or(u32::MAX);
-        let backoff = self.base.saturating_mul(factor).min(self.max_backoff) + jitter.0;
+        // Eighty doublings of a microsecond are longer than any cap, and of a year they still fit.
+        let doublings = retry_count.saturating_sub(1).min(80);
+        let micros = self.base.as_micros().saturating_mul(1 << doublings);
+        let backoff = Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX));
+        let backoff = backoff.min(self.max_backoff) + jitter.0;
         backoff.max(retry_after.unwrap_or(Duration::ZERO).min(Self::LIMIT))
     }
 
@@ -142,7 +144,12 @@ mod tests {
         assert_eq!(delay_ms(0, 0), 1_000);
         let long = RetryPolicy { base: Duration::from_millis(1), max_backoff: RetryPolicy::LIMIT };
         assert_eq!(long.delay(32, Jitter::NONE, None), Duration::from_millis(1 << 31));
-        assert_eq!(long.delay(40, Jitter::NONE, None), Duration::from_millis(u64::from(u32::MAX)));
+        assert_eq!(long.delay(36, Jitter::NONE, None), RetryPolicy::LIMIT);
+        let tiny = RetryPolicy { base: Duration::from_micros(1), max_backoff: RetryPolicy::LIMIT };
+        assert_eq!(tiny.delay(40, Jitter::NONE, None), Duration::from_micros(1 << 39));
+        assert_eq!(tiny.delay(u32::MAX, Jitter::NONE, None), RetryPolicy::LIMIT);
+        let none = RetryPolicy { base: Duration::ZERO, max_backoff: RetryPolicy::LIMIT };
+        assert_eq!(none.delay(u32::MAX, Jitter::NONE, None), Duration::ZERO);
     }
 
     #[test]

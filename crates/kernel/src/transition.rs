@@ -113,7 +113,8 @@ pub enum NewPayload {
 }
 
 /// What follows for another job. It is carried out later as an op with the same outcome each time.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
 pub enum FollowUp {
     /// A child came to its end: wake the parent, if it waits for that.
     ChildEnded {

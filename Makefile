@@ -18,8 +18,9 @@ test: check ## everything that CI runs
 test-deep: ## what takes longer: many more random histories
 	PROPTEST_CASES=20000 WINDLASS_DEEP=1 $(CARGO) test --workspace --locked --release
 
-bless: ## write the generated documents anew
-	WINDLASS_BLESS=1 $(CARGO) test --locked -p windlass-testkit --test docs
+bless: ## write the generated documents and the schema anew
+	WINDLASS_BLESS=1 $(CARGO) test --locked -p windlass-server --test docs
+	WINDLASS_BLESS=1 $(CARGO) test --locked -p windlass-store --test schema --test golden
 
 docs: ## build the API documentation
 	$(CARGO) doc --workspace --no-deps --locked

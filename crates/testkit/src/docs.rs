@@ -7,6 +7,7 @@ use std::{env, fs, path::PathBuf};
 use windlass_kernel::{
     Cause, Refusal, State,
     machine::{MOVES, NOTES, diagram},
+    refusal::CodeInfo,
 };
 
 use crate::grid;
@@ -59,19 +60,32 @@ pub fn states_page() -> String {
     page
 }
 
-/// The page on errors: each code with what to do next.
-pub fn errors_page() -> String {
+/// The page on errors: each code with what to do next. `store` are the codes of the machinery.
+pub fn errors_page(store: &[CodeInfo]) -> String {
     let mut page = String::from(
-        "# Errors\n\nWritten from `crates/kernel/src/refusal.rs` by a test; `make bless` renews it.\n\n\
+        "# Errors\n\nWritten from `crates/kernel/src/refusal.rs` and `crates/store/src/error.rs` by a test;\n\
+         `make bless` renews it.\n\n\
+         ## Refusals\n\n\
          A refusal is a normal answer: the rules say no, and nothing changed. `windlass explain CODE` says\n\
          the same at the terminal. Contracts `tasks` and `jobs` tell some of these in their own codes: see\n\
-         [contracts.md](contracts.md).\n\n\
-         | code | class | may succeed later | meaning | what to do |\n|---|---|---|---|---|\n",
+         [contracts.md](contracts.md).\n\n",
     );
-    for info in Refusal::CODES {
+    page.push_str(&codes_table(Refusal::CODES));
+    page.push_str(
+        "\n## Errors of the store\n\nOur own machinery could not answer. What the code says tells what to do next.\n\n",
+    );
+    page.push_str(&codes_table(store));
+    page
+}
+
+fn codes_table(codes: &[CodeInfo]) -> String {
+    let mut table = String::from(
+        "| code | class | may succeed later | meaning | what to do |\n|---|---|---|---|---|\n",
+    );
+    for info in codes {
         let class = serde_json::to_string(&info.class).expect("a class is a word");
         let later = if info.retryable { "yes" } else { "no" };
-        page.push_str(&format!(
+        table.push_str(&format!(
             "| `{}` | {} | {later} | {} | {} |\n",
             info.code,
             class.trim_matches('"'),
@@ -79,5 +93,5 @@ pub fn errors_page() -> String {
             info.remedy
         ));
     }
-    page
+    table
 }

@@ -9,5 +9,5 @@ fn the_page_on_states_is_up_to_date() {
 
 #[test]
 fn the_page_on_errors_is_up_to_date() {
-    compare_page("errors.md", &errors_page());
+    compare_page("errors.md", &errors_page(windlass_store::Error::CODES));
 }

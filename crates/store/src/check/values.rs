@@ -1,0 +1,122 @@
+//! What a backend hands to the rules: rows as plain values, whatever database they stood in.
+
+use std::{collections::HashMap, fmt};
+
+use windlass_kernel::{Approval, DeadLetter, DlqId, Job, JobId, LetterState, TenantId, Timestamp};
+
+use crate::log::Chain;
+
+/// What rows refer to by number: few, and held for the whole check.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    /// Groups by number.
+    pub(crate) groups: HashMap<i64, Group>,
+    /// Worker names by the number of their session.
+    pub(crate) sessions: HashMap<i64, String>,
+}
+
+/// Jobs that are offered to workers together.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Group {
+    pub(crate) queue: String,
+    pub(crate) tenant: String,
+    pub(crate) kind: String,
+    pub(crate) isolated: bool,
+}
+
+/// A row of the log.
+pub(crate) struct LogRow<'a> {
+    pub(crate) id: u64,
+    pub(crate) at: Timestamp,
+    pub(crate) count: u64,
+    pub(crate) events: &'a str,
+}
+
+/// One line of the log, with what its row says.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) log_id: u64,
+    pub(crate) tenant: String,
+    pub(crate) at: Timestamp,
+    pub(crate) text: String,
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "log {} at {}: {}", self.log_id, self.at, self.text)
+    }
+}
+
+/// A job's row: the job without its lease, and the columns beside it.
+pub(crate) struct JobRow {
+    pub(crate) job: Job,
+    pub(crate) group_id: i64,
+    pub(crate) ready_rank: Option<i64>,
+    pub(crate) timer_at: Option<Timestamp>,
+    pub(crate) dlq_id: Option<DlqId>,
+    pub(crate) lease: LeaseColumns,
+    /// The log rows it points to, in order.
+    pub(crate) log_ids: Vec<u64>,
+    pub(crate) chain: Chain,
+    pub(crate) payload: Option<String>,
+    /// What stands in the outputs of its current attempt.
+    pub(crate) result: Option<String>,
+    pub(crate) remaining: Option<String>,
+    /// How many dead letters name it.
+    pub(crate) letters: u64,
+    /// For a job that took over from a letter: what that letter says, if it is there.
+    pub(crate) came_from: Option<CameFrom>,
+}
+
+/// The columns of a lease. All are set, or none.
+pub(crate) struct LeaseColumns {
+    pub(crate) session: Option<i64>,
+    pub(crate) until: Option<Timestamp>,
+    pub(crate) alone: Option<bool>,
+    pub(crate) beat_at: Option<Timestamp>,
+    pub(crate) seen: Option<u64>,
+}
+
+/// What the letter says that a job came from.
+pub(crate) struct CameFrom {
+    pub(crate) tenant: String,
+    pub(crate) requeued_as: Option<JobId>,
+}
+
+/// The attempts that one job made of a task.
+pub(crate) struct Run {
+    pub(crate) job: JobId,
+    pub(crate) tenant: TenantId,
+    pub(crate) task: String,
+    pub(crate) first: u32,
+    pub(crate) last: u32,
+    pub(crate) ended: bool,
+    /// What the task's own row says comes next.
+    pub(crate) next_attempt: Option<u32>,
+}
+
+/// Where an idempotency key stands.
+#[derive(PartialEq, Eq)]
+pub(crate) struct KeyName {
+    pub(crate) tenant: String,
+    pub(crate) scope: String,
+    pub(crate) key: Vec<u8>,
+}
+
+/// A dead letter's row, with everything it names.
+pub(crate) struct LetterRow {
+    pub(crate) id: DlqId,
+    pub(crate) tenant: String,
+    pub(crate) job_id: JobId,
+    pub(crate) state: Option<LetterState>,
+    pub(crate) code: String,
+    pub(crate) created_at: Timestamp,
+    pub(crate) requeued_as: Option<JobId>,
+    pub(crate) closed_at: Option<Timestamp>,
+    pub(crate) letter: DeadLetter,
+    /// The job that failed, if it is there.
+    pub(crate) job: Option<Job>,
+    /// The job that took over, if it is there.
+    pub(crate) heir: Option<Job>,
+    pub(crate) approvals: Vec<Approval>,
+}

@@ -1,0 +1,352 @@
+//! One commit: what a batch of writes does to the rows that were loaded for it.
+//!
+//! A commit has three phases. First the writes that name a job are decided in order over a working set
+//! of rows. Then claims: `admit` shares out what is ready, less what the first phase touched, and each
+//! grant is decided. Then everything is saved at once. A backend does the loading and saving; what
+//! happens in between is here and has no IO, so it is the same on every database.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    time::Duration,
+};
+
+use crate::{IdMap, IdSet};
+use windlass_kernel::{
+    Answer, Approval, Current, DeadLetter, DlqId, Event, FollowUp, IdempotencyKey,
+    IdempotencyScope, Job, JobId, Kind, NewPayload, Op, Payload, Queue, Refusal, State, Task,
+    TaskId, TenantId, Timestamp, TraceId, Transition, WorkerId, decide, ids::ClaimId, ops,
+};
+
+/// One thing to be written.
+#[derive(Clone, Debug)]
+pub enum Write {
+    /// An op on one job of this tenant.
+    Op {
+        /// Whose job it is. Another tenant's job is not found.
+        tenant: TenantId,
+        /// What is to happen.
+        op: Op,
+    },
+    /// A worker wants jobs.
+    Claim(ClaimMany),
+    /// A worker keeps all its leases.
+    RenewSession {
+        /// The worker.
+        worker: WorkerId,
+        /// How long from now.
+        lease: Duration,
+    },
+}
+
+impl Write {
+    /// Refuses what is wrong whatever is stored. An op is judged by its own rules, but for its tenant:
+    /// that the caller was let in as one tenant says nothing about another that it names.
+    pub fn check(&self) -> Result<(), Refusal> {
+        let lease = match self {
+            Write::Op { tenant, op: Op::Enqueue(op) } if op.tenant != *tenant => {
+                return Err(Refusal::NotFound { what: "tenant" });
+            }
+            Write::Op { .. } => return Ok(()),
+            Write::Claim(wanted) => wanted.lease,
+            Write::RenewSession { lease, .. } => *lease,
+        };
+        if lease < ops::Claim::LEASE_MIN || lease > ops::Claim::LEASE_MAX {
+            return Err(Refusal::invalid("lease_ms", "must lie between 100 ms and 24 hours"));
+        }
+        Ok(())
+    }
+}
+
+/// A worker wants jobs.
+#[derive(Clone, Debug)]
+pub struct ClaimMany {
+    /// The identity of the claim: the same again gets the same leases.
+    pub claim_id: ClaimId,
+    /// The worker.
+    pub worker: WorkerId,
+    /// The trace of the request, if it brought one.
+    pub trace_id: Option<TraceId>,
+    /// Jobs of this tenant only; of every tenant, if none is named.
+    pub tenant: Option<TenantId>,
+    /// The queues it listens to.
+    pub queues: Vec<Queue>,
+    /// The kinds it can run; all, if none is named.
+    pub kinds: Vec<Kind>,
+    /// How many it wants at the most.
+    pub max: usize,
+    /// How long the leases last.
+    pub lease: Duration,
+    /// Start them at once.
+    pub start: bool,
+}
+
+/// What a write is told.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// What the op did.
+    Answer(Answer),
+    /// The jobs that the worker got.
+    Granted(Vec<Granted>),
+    /// The session after its renewal, and what the worker has to know.
+    Renewed {
+        /// When its leases run out.
+        until: Timestamp,
+        /// Jobs it holds that are to be cancelled.
+        cancelled: Vec<JobId>,
+        /// Jobs it holds.
+        held: Vec<JobId>,
+    },
+}
+
+/// A job that a worker got.
+#[derive(Clone, Debug)]
+pub struct Granted {
+    /// The job, with its lease.
+    pub job: Job,
+    /// Its payload, byte for byte.
+    pub payload: String,
+}
+
+/// Rows that have to be loaded before anything can be decided.
+#[derive(Debug, Default)]
+pub struct Needs {
+    /// Jobs by id.
+    pub jobs: IdSet,
+    /// Jobs by key.
+    pub keys: HashSet<Key>,
+    /// Tasks that a new job runs.
+    pub tasks: HashSet<(TenantId, TaskId)>,
+    /// Dead letters by id; their jobs and tasks are needed too.
+    pub letters: HashSet<DlqId>,
+    /// Jobs whose task is needed.
+    pub tasks_of: IdSet,
+}
+
+/// Where an idempotency key stands.
+pub type Key = (TenantId, IdempotencyScope, IdempotencyKey);
+
+impl Needs {
+    /// What these writes need.
+    pub fn of(writes: &[Write]) -> Self {
+        let mut needs = Needs::default();
+        for write in writes {
+            let Write::Op { tenant, op } = write else { continue };
+            needs.jobs.extend(op.job_id());
+            needs.jobs.extend(op.new_job_id());
+            needs.letters.extend(op.dlq_id());
+            match op {
+                Op::Enqueue(op) => {
+                    // The key of an enqueue without one is its job id, which is looked up anyway.
+                    if op.new.idempotency != ops::Idempotency::OwnId {
+                        needs.keys.insert((tenant.clone(), op.scope(), op.key()));
+                    }
+                    let task = op.new.task.as_ref().map(|task| task.task_id.clone());
+                    needs.tasks.extend(task.map(|task| (tenant.clone(), task)));
+                }
+                Op::Rerun(op) => {
+                    needs.tasks_of.insert(op.job_id);
+                }
+                _ => {}
+            }
+        }
+        needs
+    }
+}
+
+/// The rows of one commit, and what becomes of them.
+#[derive(Debug, Default)]
+pub struct WorkingSet {
+    jobs: IdMap<Row>,
+    keys: HashMap<Key, JobId>,
+    tasks: HashMap<(TenantId, TaskId), Task>,
+    letters: HashMap<DlqId, DeadLetter>,
+    changes: Changes,
+    incarnation: u32,
+}
+
+#[derive(Debug)]
+struct Row {
+    job: Job,
+    is_new: bool,
+    changed: bool,
+}
+
+/// Everything that a commit has to save.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// New jobs, in the order of their creation, with their payloads.
+    pub created: Vec<(JobId, NewPayload)>,
+    /// Jobs that were there and changed, in the order of their first change.
+    pub updated: Vec<JobId>,
+    /// Those of them that ran before this commit, and did nothing in it but succeed.
+    pub completed: IdSet,
+    /// Events in order, by tenant.
+    pub events: BTreeMap<TenantId, Vec<Event>>,
+    /// What handlers gave back.
+    pub outputs: Vec<Output>,
+    /// Dead letters as they are now.
+    pub letters: BTreeMap<DlqId, DeadLetter>,
+    /// What people said about them.
+    pub approvals: Vec<Approval>,
+    /// The next attempts of tasks.
+    pub tasks: Vec<Task>,
+    /// What follows for other jobs.
+    pub follow_ups: Vec<(TenantId, FollowUp)>,
+}
+
+/// What a handler gave back for one attempt.
+#[derive(Debug)]
+pub struct Output {
+    /// The job.
+    pub job_id: JobId,
+    /// The attempt.
+    pub attempt: u32,
+    /// The result.
+    pub result: Option<Payload>,
+    /// What is left to do.
+    pub remaining: Option<Payload>,
+    /// Figures.
+    pub stats: Option<Payload>,
+}
+
+impl WorkingSet {
+    /// An empty set in a store of this incarnation.
+    pub fn new(incarnation: u32) -> Self {
+        Self { incarnation, ..Self::default() }
+    }
+
+    /// Adds a job that was loaded.
+    pub fn add_job(&mut self, job: Job) {
+        let spec = &job.spec;
+        let key =
+            (spec.tenant.clone(), spec.idempotency_scope.clone(), spec.idempotency_key.clone());
+        if key.1 != IdempotencyScope::own_id() {
+            self.keys.insert(key, job.id);
+        }
+        self.jobs.insert(job.id, Row { job, is_new: false, changed: false });
+    }
+
+    /// Adds a task that was loaded.
+    pub fn add_task(&mut self, task: Task) {
+        self.tasks.insert((task.tenant.clone(), task.task_id.clone()), task);
+    }
+
+    /// Adds a dead letter that was loaded.
+    pub fn add_letter(&mut self, letter: DeadLetter) {
+        self.letters.insert(letter.id, letter);
+    }
+
+    /// Is the job part of this commit already?
+    pub fn contains(&self, job_id: JobId) -> bool {
+        self.jobs.contains_key(&job_id)
+    }
+
+    /// The job as it stands now.
+    pub fn job(&self, job_id: JobId) -> Option<&Job> {
+        self.jobs.get(&job_id).map(|row| &row.job)
+    }
+
+    /// All jobs of this commit as they stand now, in no order.
+    pub fn jobs(&self) -> impl Iterator<Item = &Job> {
+        self.jobs.values().map(|row| &row.job)
+    }
+
+    /// Decides an op on what there is, and keeps what it does.
+    pub fn apply(&mut self, tenant: &TenantId, op: &Op, now: Timestamp) -> Result<Answer, Refusal> {
+        let mine = |job: &&Job| job.spec.tenant == *tenant;
+        let letter = op.dlq_id().and_then(|id| self.letters.get(&id));
+        let letter = letter.filter(|letter| letter.tenant == *tenant);
+        let job_id = op.job_id().or(letter.map(|letter| letter.job_id));
+        let job = job_id.and_then(|id| self.job(id)).filter(mine);
+        let current = Current {
+            job,
+            new: op.new_job_id().and_then(|id| self.job(id)),
+            by_key: self.by_key(tenant, op),
+            task: self.task(tenant, op, job),
+            letter,
+            incarnation: self.incarnation,
+        };
+        let transition = decide(&current, op, now)?;
+        let answer = transition.answer.clone();
+        self.keep(transition);
+        Ok(answer)
+    }
+
+    fn by_key(&self, tenant: &TenantId, op: &Op) -> Option<&Job> {
+        let Op::Enqueue(op) = op else { return None };
+        if op.new.idempotency == ops::Idempotency::OwnId {
+            let own = |job: &&Job| {
+                job.spec.tenant == *tenant
+                    && job.spec.idempotency_scope == IdempotencyScope::own_id()
+            };
+            return self.job(op.job_id).filter(own);
+        }
+        let id = self.keys.get(&(tenant.clone(), op.scope(), op.key()))?;
+        self.job(*id)
+    }
+
+    fn task(&self, tenant: &TenantId, op: &Op, source: Option<&Job>) -> Option<&Task> {
+        let task_id = match op {
+            Op::Enqueue(op) => op.new.task.as_ref()?.task_id.clone(),
+            Op::Requeue(_) | Op::Rerun(_) => source?.spec.task_id.clone(),
+            _ => return None,
+        };
+        self.tasks.get(&(tenant.clone(), task_id))
+    }
+
+    fn keep(&mut self, transition: Transition) {
+        let job = transition.job;
+        let (id, spec) = (job.id, job.spec.clone());
+        let stats = transition.attempt.and_then(|attempt| attempt.stats);
+        if transition.result.is_some() || transition.remaining.is_some() || stats.is_some() {
+            let (result, remaining) = (transition.result, transition.remaining);
+            let output = Output { job_id: id, attempt: job.attempt, result, remaining, stats };
+            self.changes.outputs.push(output);
+        }
+        if !transition.events.is_empty() {
+            let events = self.changes.events.entry(spec.tenant.clone()).or_default();
+            events.extend(transition.events);
+        }
+        if let Some(task) = transition.task {
+            self.tasks.insert((task.tenant.clone(), task.task_id.clone()), task.clone());
+            self.changes.tasks.push(task);
+        }
+        if let Some(letter) = transition.letter {
+            self.letters.insert(letter.id, letter.clone());
+            self.changes.letters.insert(letter.id, letter);
+        }
+        self.changes.approvals.extend(transition.approval);
+        let tenant = &spec.tenant;
+        let follow_ups = transition.follow_ups.into_iter().map(|next| (tenant.clone(), next));
+        self.changes.follow_ups.extend(follow_ups);
+        if let Some(payload) = transition.payload {
+            self.changes.created.push((id, payload));
+            self.add_job(job);
+            self.jobs.get_mut(&id).expect("it was just added").is_new = true;
+        } else if let Some(row) = self.jobs.get_mut(&id) {
+            if row.job != job && !row.is_new && !row.changed {
+                row.changed = true;
+                self.changes.updated.push(id);
+                let completes = row.job.state == State::Running && job.state == State::Succeeded;
+                // A job that failed before has its error in the row, which has to go.
+                if completes && row.job.error.is_none() {
+                    self.changes.completed.insert(id);
+                }
+            }
+            // A task is free again when its job has ended. A job that named none is a task too.
+            if job.state.is_end() && !self.tasks.is_empty() {
+                let task = self.tasks.get_mut(&(spec.tenant.clone(), spec.task_id.clone()));
+                if let Some(task) = task.filter(|task| task.active == Some(id)) {
+                    task.active = None;
+                }
+            }
+            row.job = job;
+        }
+    }
+
+    /// What has to be saved, with the rows as they stand.
+    pub fn finish(self) -> (Changes, IdMap<Job>) {
+        let jobs = self.jobs.into_iter().map(|(id, row)| (id, row.job)).collect();
+        (self.changes, jobs)
+    }
+}

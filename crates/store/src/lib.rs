@@ -1,0 +1,81 @@
+//! Durable state: one way to write, and reads by noun.
+//!
+//! [`Store::commit`] takes a batch of writes and puts all of it into one transaction: it loads the rows
+//! they name, asks the kernel about each, and saves what the kernel says, rows and events together. A
+//! refused write changes nothing and does not fail its neighbours. Nothing is answered before it is
+//! durable.
+//!
+//! A backend only loads, saves, reads and wakes. What a commit does with the rows is in [`commit`], once.
+
+pub mod check;
+pub mod commit;
+mod error;
+mod id_map;
+mod log;
+mod migrate;
+pub mod read;
+mod row;
+pub mod sqlite;
+
+use std::{future::Future, pin::Pin};
+
+pub use commit::{ClaimMany, Granted, Reply, Write};
+pub use error::{Error, Owner};
+pub use id_map::{IdMap, IdSet};
+pub use log::spec_digest;
+use read::{Cursor, FeedEvent, JobFilter, LetterFilter, OldestReady, Output, Page, SessionView};
+use windlass_kernel::{Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId};
+
+/// A future that a store gives back.
+pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+
+/// What each write of a batch is told, in the order asked.
+pub type Replies = Vec<Result<Reply, windlass_kernel::Refusal>>;
+
+/// A place where jobs are kept.
+pub trait Store: Send + Sync {
+    /// Writes a batch in one transaction. When it answers, the answers are durable.
+    fn commit(&self, writes: Vec<Write>) -> StoreFuture<'_, Replies>;
+
+    /// A job as it stands.
+    fn job(&self, id: JobId) -> StoreFuture<'_, Option<Job>>;
+
+    /// The payload of a job, byte for byte.
+    fn payload(&self, id: JobId) -> StoreFuture<'_, Option<String>>;
+
+    /// What handlers gave back, by attempt.
+    fn outputs(&self, id: JobId) -> StoreFuture<'_, Vec<Output>>;
+
+    /// The history of a job, in order.
+    fn events(&self, id: JobId) -> StoreFuture<'_, Vec<Event>>;
+
+    /// The attempts of a job, in order.
+    fn attempts(&self, id: JobId) -> StoreFuture<'_, Vec<Attempt>>;
+
+    /// A dead letter as it stands.
+    fn letter(&self, id: DlqId) -> StoreFuture<'_, Option<DeadLetter>>;
+
+    /// What people said about a dead letter, in order.
+    fn approvals(&self, id: DlqId) -> StoreFuture<'_, Vec<Approval>>;
+
+    /// All jobs that are not at an end.
+    fn open_jobs(&self) -> StoreFuture<'_, Vec<Job>>;
+
+    /// Jobs by filter, newest first, page by page.
+    fn jobs(&self, filter: JobFilter, cursor: Cursor) -> StoreFuture<'_, Page<Job>>;
+
+    /// Dead letters by filter, newest first, page by page.
+    fn letters(&self, filter: LetterFilter, cursor: Cursor) -> StoreFuture<'_, Page<DeadLetter>>;
+
+    /// Every worker session.
+    fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>>;
+
+    /// For each queue the job that waits longest.
+    fn oldest_ready(&self) -> StoreFuture<'_, Vec<OldestReady>>;
+
+    /// Events after a number, in the order of the store, from at most so many commits.
+    fn feed(&self, after: u64, rows: u32) -> StoreFuture<'_, Vec<FeedEvent>>;
+
+    /// How many jobs there are, by queue and state.
+    fn counts(&self) -> StoreFuture<'_, Vec<(String, String, u64)>>;
+}

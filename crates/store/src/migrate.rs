@@ -1,0 +1,62 @@
+//! Migrations: numbered SQL files that bring a database up to date, forward only.
+//!
+//! They run at start, while the store's lock is held, each in its own transaction. A database that is
+//! newer than the program is refused: an old program must not guess what new rows mean.
+
+use crate::Error;
+
+/// One step of the schema.
+pub(crate) struct Migration {
+    /// Its place, from 1, without a gap.
+    pub(crate) number: u32,
+    /// What runs.
+    pub(crate) sql: &'static str,
+}
+
+/// The steps of SQLite.
+pub(crate) const SQLITE: &[Migration] =
+    &[Migration { number: 1, sql: include_str!("../migrations/sqlite/0001_jobs.sql") }];
+
+/// The steps that a database at `found` still needs.
+pub(crate) fn missing(all: &[Migration], found: u32) -> Result<&[Migration], Error> {
+    let known = all.last().map_or(0, |migration| migration.number);
+    if found > known {
+        return Err(Error::Newer { found, known });
+    }
+    Ok(&all[found as usize..])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+
+    #[test]
+    fn migrations_are_numbered_without_a_gap_and_none_is_forgotten() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations/sqlite");
+        let mut files: Vec<_> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        files.sort();
+        assert_eq!(files.len(), SQLITE.len());
+        for ((number, migration), file) in (1..).zip(SQLITE).zip(files) {
+            assert_eq!(migration.number, number);
+            assert!(file.starts_with(&format!("{number:04}_")), "{file} is not number {number}");
+            assert!(migration.sql.starts_with("-- "), "{file} begins without a sentence");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_runs_in_order_and_what_is_newer_is_refused() {
+        let all = [1, 2, 3].map(|number| Migration { number, sql: "" });
+        let numbers = |found| -> Vec<u32> {
+            missing(&all, found).unwrap().iter().map(|migration| migration.number).collect()
+        };
+        assert_eq!(numbers(0), [1, 2, 3]);
+        assert_eq!(numbers(2), [3]);
+        assert!(numbers(3).is_empty());
+        assert!(matches!(missing(&all, 4), Err(Error::Newer { found: 4, known: 3 })));
+    }
+}

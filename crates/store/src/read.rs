@@ -1,0 +1,137 @@
+//! What a store tells when it is asked: values that reads give back.
+
+use windlass_kernel::{Job, Kind, LetterState, Queue, State, Tag, TenantId, Timestamp, WorkerId};
+
+/// Which jobs are asked for. Whatever is not named does not matter.
+#[derive(Clone, Debug)]
+pub struct JobFilter {
+    /// Whose jobs.
+    pub tenant: TenantId,
+    /// In one of these states.
+    pub states: Vec<State>,
+    /// In this queue.
+    pub queue: Option<Queue>,
+    /// Of this kind.
+    pub kind: Option<Kind>,
+    /// With this tag.
+    pub tag: Option<Tag>,
+    /// Created at this time or later.
+    pub created_from: Option<Timestamp>,
+    /// Created before this time.
+    pub created_before: Option<Timestamp>,
+}
+
+impl JobFilter {
+    /// All jobs of a tenant.
+    pub fn of(tenant: TenantId) -> Self {
+        Self {
+            tenant,
+            states: Vec::new(),
+            queue: None,
+            kind: None,
+            tag: None,
+            created_from: None,
+            created_before: None,
+        }
+    }
+
+    /// Does the job have all that is asked for?
+    pub(crate) fn matches(&self, job: &Job) -> bool {
+        let spec = &job.spec;
+        spec.tenant == self.tenant
+            && (self.states.is_empty() || self.states.contains(&job.state))
+            && self.queue.as_ref().is_none_or(|queue| *queue == spec.queue)
+            && self.kind.as_ref().is_none_or(|kind| *kind == spec.kind)
+            && self.tag.as_ref().is_none_or(|tag| spec.tags.contains(tag))
+            && self.created_from.is_none_or(|from| spec.created_at >= from)
+            && self.created_before.is_none_or(|before| spec.created_at < before)
+    }
+}
+
+/// A part of a list, newest first.
+#[derive(Clone, Debug)]
+pub struct Page<T> {
+    /// What was found.
+    pub items: Vec<T>,
+    /// Where the next page begins; none at the end. A page can be short, or empty, and have a next one:
+    /// a read looks at a bounded number of rows and says how far it came.
+    pub next: Option<u64>,
+}
+
+/// Where a list is read on.
+#[derive(Clone, Copy, Debug)]
+pub struct Cursor {
+    /// The `next` of the page before; none at the beginning.
+    pub from: Option<u64>,
+    /// How many items at the most.
+    pub limit: usize,
+}
+
+impl Cursor {
+    /// The most items of one page.
+    pub const LIMIT_MAX: usize = 1_000;
+    /// The most rows that one read looks at.
+    pub const ROWS_MAX: i64 = 10_000;
+
+    /// The limit, inside its bounds.
+    pub(crate) fn items(&self) -> usize {
+        self.limit.clamp(1, Self::LIMIT_MAX)
+    }
+}
+
+/// Which dead letters are asked for.
+#[derive(Clone, Debug)]
+pub struct LetterFilter {
+    /// Whose letters.
+    pub tenant: TenantId,
+    /// What became of them; any, if nothing is said.
+    pub state: Option<LetterState>,
+}
+
+/// A worker session as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionView {
+    /// The worker.
+    pub worker: WorkerId,
+    /// When the last of its leases runs out.
+    pub lapses_at: Timestamp,
+    /// How often it was renewed.
+    pub renewals: u64,
+    /// How many jobs it holds.
+    pub held: u64,
+}
+
+/// The job of a queue that has been ready for longest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OldestReady {
+    /// The queue.
+    pub queue: Queue,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// What a handler gave back for one attempt, byte for byte.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// The attempt.
+    pub attempt: u32,
+    /// The result.
+    pub result: Option<String>,
+    /// What is left to do.
+    pub remaining: Option<String>,
+    /// Figures.
+    pub stats: Option<String>,
+}
+
+/// One event of the feed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeedEvent {
+    /// Its number in the store. Numbers have no gap.
+    pub number: u64,
+    /// Whose job it speaks of.
+    pub tenant: TenantId,
+    /// When it happened.
+    pub at: Timestamp,
+    /// The event as the log keeps it.
+    pub line: String,
+}

@@ -1,0 +1,142 @@
+//! What of a job is kept as JSON in its row: what is rarely asked for, and what rarely happens.
+//!
+//! Both are null for the usual job, so the usual row is small. Fields are never renamed, and a new field
+//! is left out when it says nothing: rows of older versions stay readable.
+
+use serde::{Deserialize, Serialize};
+use windlass_kernel::{
+    Actor, Cause, Digest, Failure, Job, JobId, RetryPolicy, Spec, State, Tag, Timestamp,
+    job::{CancelRequest, Origin, ScheduleType, Settled, Wait, Wakeup},
+    ops::NewJob,
+    time::as_ms,
+};
+
+/// The part of a spec that is rarely asked for.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Options {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) schedule_type: Option<ScheduleType>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) scheduled_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) timeout_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) heartbeat_timeout_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) schedule_to_start_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) deadline_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) retry: Option<RetryPolicy>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_interruptions: Option<u32>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tags: Vec<Tag>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) parent: Option<JobId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) origin: Option<Origin>,
+}
+
+impl Options {
+    pub(crate) fn of(spec: &Spec) -> Option<Self> {
+        let usual = NewJob::MAX_INTERRUPTIONS_DEFAULT;
+        let options = Options {
+            schedule_type: Some(spec.schedule_type).filter(|it| *it != ScheduleType::At),
+            scheduled_at: spec.scheduled_at,
+            timeout_ms: spec.timeout.map(as_ms),
+            heartbeat_timeout_ms: spec.heartbeat_timeout.map(as_ms),
+            schedule_to_start_ms: spec.schedule_to_start.map(as_ms),
+            deadline_at: spec.deadline_at,
+            retry: Some(spec.retry).filter(|it| *it != RetryPolicy::default()),
+            max_interruptions: Some(spec.max_interruptions).filter(|it| *it != usual),
+            tags: spec.tags.clone(),
+            parent: spec.parent,
+            origin: Some(spec.origin).filter(|it| *it != Origin::Enqueued),
+        };
+        (options != Options::default()).then_some(options)
+    }
+}
+
+/// What rarely happens to a job.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Rest {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) wait: Option<Wait>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) woken: Option<Wakeup>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cancel: Option<Cancel>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<Failure>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ended_by: Option<Cause>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) result: Option<Digest>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) remaining: Option<Digest>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) settles: Vec<Settled>,
+}
+
+/// A cancel request.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Cancel {
+    by: Actor,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    reason: Option<String>,
+    grace_until: Timestamp,
+}
+
+impl Rest {
+    /// What rarely happens, and the identity of the settle that ended the job well.
+    pub(crate) fn of(job: &Job) -> (Option<Self>, Option<Digest>) {
+        let well = ended_well(job.state);
+        let mut settles = job.settles.clone();
+        let last = if well.is_some() { settles.pop() } else { None };
+        let rest = Rest {
+            wait: job.wait.clone(),
+            woken: job.woken,
+            cancel: job.cancel.as_ref().map(|request| Cancel {
+                by: request.by.clone(),
+                reason: request.reason.clone(),
+                grace_until: request.grace_until,
+            }),
+            error: job.error.clone(),
+            ended_by: job.ended_by.filter(|_| well.is_none()),
+            result: job.result,
+            remaining: job.remaining,
+            settles,
+        };
+        ((rest != Rest::default()).then_some(rest), last.map(|settled| settled.digest))
+    }
+
+    /// Puts it back into the job, whose other fields are there.
+    pub(crate) fn into_job(self, settle: Option<Digest>, job: &mut Job) {
+        job.wait = self.wait;
+        job.woken = self.woken;
+        job.cancel = self.cancel.map(|request| CancelRequest {
+            by: request.by,
+            reason: request.reason,
+            grace_until: request.grace_until,
+        });
+        job.error = self.error;
+        job.ended_by = ended_well(job.state).or(self.ended_by);
+        (job.result, job.remaining) = (self.result, self.remaining);
+        job.settles = self.settles;
+        let (epoch, state) = (job.epoch, job.state);
+        let last = settle.map(|digest| Settled { epoch, digest, state, next_retry_at: None });
+        job.settles.extend(last);
+    }
+}
+
+/// The cause of a good end, which the state alone tells.
+fn ended_well(state: State) -> Option<Cause> {
+    match state {
+        State::Succeeded => Some(Cause::Completed),
+        State::Partial => Some(Cause::CompletedInPart),
+        _ => None,
+    }
+}

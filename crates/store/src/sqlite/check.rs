@@ -1,0 +1,268 @@
+//! Reads a whole file for the history checker, in one snapshot, while others may write.
+//!
+//! Lines of the log come in the order of commits and are needed by job. A table of this connection alone
+//! sorts them, on the disk where it has to, so memory does not grow with the history.
+
+mod rows;
+
+use std::path::Path;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row, Rows, params};
+use windlass_kernel::JobId;
+
+use self::rows::{JOBS, JobReader, LETTERS, group_of, key_of, letter_of, line_of, run_of};
+use super::{
+    SqlResult, classify,
+    load::{TaskName, u128_of},
+};
+use crate::{
+    Error,
+    check::{
+        KeyCheck, LogCheck, Report, Rule, RunCheck, check_job, check_letter,
+        values::{Line, LogRow, Places, Run},
+    },
+};
+
+/// Checks a whole file: every job, every event, every dead letter. Nothing in the file is changed.
+pub fn check(path: &Path) -> Result<Report, Error> {
+    let mut report = Report::default();
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let opened = Connection::open_with_flags(path, flags).and_then(|mut connection| {
+        // What the constraints of the schema say is checked here as well, and in better words.
+        connection.pragma_update(None, "ignore_check_constraints", true)?;
+        connection.set_prepared_statement_cache_capacity(64);
+        let snapshot = connection.transaction()?;
+        check_all(&snapshot, &mut report)
+    });
+    match opened {
+        Ok(()) => Ok(report),
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => {
+            report.add(Rule::Integrity, format!("the rest could not be read: {error}"));
+            Ok(report)
+        }
+        Err(error) => Err(classify(error)),
+    }
+}
+
+fn check_all(connection: &Connection, report: &mut Report) -> SqlResult<()> {
+    check_integrity(connection, report)?;
+    check_owners(connection, report)?;
+    let places = load_places(connection)?;
+    connection.execute_batch(SORTING)?;
+    sort_log(connection, report)?;
+    check_jobs(connection, &places, report)?;
+    check_runs(connection, report)?;
+    check_keys(connection, report)?;
+    check_letters(connection, report)
+}
+
+fn check_integrity(connection: &Connection, report: &mut Report) -> SqlResult<()> {
+    let mut statement = connection.prepare("PRAGMA integrity_check")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let found: String = row.get(0)?;
+        if found != "ok" {
+            report.add(Rule::Integrity, found);
+        }
+    }
+    Ok(())
+}
+
+/// Rows that belong to nothing.
+const WITHOUT_OWNER: &[(&str, &str)] = &[
+    ("payloads", "SELECT count(*) FROM payloads WHERE seq NOT IN (SELECT seq FROM jobs)"),
+    ("outputs", "SELECT count(*) FROM outputs WHERE seq NOT IN (SELECT seq FROM jobs)"),
+    ("log pointers", "SELECT count(*) FROM job_log WHERE seq NOT IN (SELECT seq FROM jobs)"),
+    ("approvals", "SELECT count(*) FROM approvals WHERE dlq_id NOT IN (SELECT id FROM dlq_items)"),
+];
+
+fn check_owners(connection: &Connection, report: &mut Report) -> SqlResult<()> {
+    for (what, sql) in WITHOUT_OWNER {
+        let count: u64 = connection.query_row(sql, [], |row| row.get(0))?;
+        if count > 0 {
+            report.add(Rule::Owner, format!("{count} {what} belong to nothing"));
+        }
+    }
+    Ok(())
+}
+
+const GROUPS: &str = "SELECT id, queue, tenant, kind, isolated FROM job_groups";
+const SESSIONS: &str = "SELECT id, worker FROM sessions";
+
+fn load_places(connection: &Connection) -> SqlResult<Places> {
+    let mut groups = connection.prepare(GROUPS)?;
+    let mut sessions = connection.prepare(SESSIONS)?;
+    Ok(Places {
+        groups: groups.query_map([], group_of)?.collect::<SqlResult<_>>()?,
+        sessions: sessions
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<SqlResult<_>>()?,
+    })
+}
+
+/// Tables of this connection alone.
+const SORTING: &str = "
+    CREATE TEMP TABLE lines (job BLOB, log_id INTEGER, tenant TEXT, at INTEGER, line TEXT);
+    CREATE TEMP TABLE runs (job BLOB, tenant TEXT, task, first INTEGER, last INTEGER, ended INTEGER);";
+
+const LOG: &str = "SELECT id, tenant, at, count, events FROM log ORDER BY id";
+const SORT_LINE: &str =
+    "INSERT INTO temp.lines (job, log_id, tenant, at, line) VALUES (?1, ?2, ?3, ?4, ?5)";
+
+/// Checks the log in its order, and puts its lines aside for their jobs.
+fn sort_log(connection: &Connection, report: &mut Report) -> SqlResult<()> {
+    let mut log = LogCheck::default();
+    let mut statement = connection.prepare(LOG)?;
+    let mut sort = connection.prepare(SORT_LINE)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let at = super::load::time_of(row, 2)?;
+        let events = row.get_ref(4)?.as_str()?;
+        let log_row = LogRow { id: row.get(0)?, at, count: row.get(3)?, events };
+        let tenant = row.get_ref(1)?.as_str()?;
+        for (job, line) in log.check(&log_row, report) {
+            let job = job.as_u128().to_be_bytes();
+            sort.execute(params![job, log_row.id, tenant, at.as_micros(), line])?;
+        }
+    }
+    Ok(())
+}
+
+/// In the order of their writing within each job, which is the order of the log.
+const LINES: &str = "SELECT job, log_id, tenant, at, line FROM temp.lines ORDER BY job, rowid";
+const SORT_RUN: &str = "
+    INSERT INTO temp.runs (job, tenant, task, first, last, ended) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+
+/// Checks each job with its lines: both come by id.
+fn check_jobs(connection: &Connection, places: &Places, report: &mut Report) -> SqlResult<()> {
+    let mut statement = connection.prepare(LINES)?;
+    let mut lines = Lines::new(statement.query([])?)?;
+    let mut reader = JobReader::new(connection)?;
+    let mut sort = connection.prepare(SORT_RUN)?;
+    let mut statement = connection.prepare(JOBS)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let id = JobId::from_u128(u128_of(row, 1)?);
+        lines.skip_to(Some(id), report)?;
+        let lines = lines.take(id)?;
+        let Some(job) = readable(reader.job_row(row), &format!("{id}"), report)? else { continue };
+        if let Some(run) = check_job(&job, &lines, places, report) {
+            let Run { job, tenant, first, last, ended, .. } = run;
+            let (job, tenant) = (job.as_u128().to_be_bytes(), tenant.as_str());
+            let task = &job_task(&run.task);
+            sort.execute(params![job, tenant, task, first, last, ended])?;
+        }
+    }
+    lines.skip_to(None, report)
+}
+
+fn job_task(task: &str) -> TaskName<'_> {
+    task.parse().map_or(TaskName::Given(task), TaskName::Own)
+}
+
+/// Lines by job, one ahead.
+struct Lines<'a> {
+    rows: Rows<'a>,
+    next: Option<(JobId, Line)>,
+}
+
+impl<'a> Lines<'a> {
+    fn new(rows: Rows<'a>) -> SqlResult<Self> {
+        let mut lines = Self { rows, next: None };
+        lines.step()?;
+        Ok(lines)
+    }
+
+    fn step(&mut self) -> SqlResult<Option<(JobId, Line)>> {
+        let next = self.rows.next()?.map(line_of).transpose()?;
+        Ok(std::mem::replace(&mut self.next, next))
+    }
+
+    /// All lines of the job that is next.
+    fn take(&mut self, id: JobId) -> SqlResult<Vec<Line>> {
+        let mut taken = Vec::new();
+        while self.next.as_ref().is_some_and(|(job, _)| *job == id) {
+            taken.extend(self.step()?.map(|(_, line)| line));
+        }
+        Ok(taken)
+    }
+
+    /// Passes the lines before this job, or all: they speak of jobs that are not there.
+    fn skip_to(&mut self, id: Option<JobId>, report: &mut Report) -> SqlResult<()> {
+        while let Some((stray, _)) = self.next.as_ref().filter(|next| Some(next.0) != id) {
+            if id.is_some_and(|id| *stray > id) {
+                break;
+            }
+            let stray = *stray;
+            let lines = self.take(stray)?;
+            let sentence = "is spoken of in the log and is not there";
+            report.add_job(Rule::Owner, stray, sentence, &lines, None);
+        }
+        Ok(())
+    }
+}
+
+/// Runs of named tasks, with the job that a task was first, if a job id was named.
+const RUNS: &str = "
+    SELECT run.job, run.tenant, run.task, first, last, ended, next_attempt
+    FROM (SELECT job, tenant, task, first, last, ended FROM temp.runs
+          UNION ALL
+          SELECT id, tenant, id, 1, attempt, finished_at IS NOT NULL FROM jobs
+          WHERE task_given = 0 AND (tenant, id) IN (SELECT tenant, task_id FROM tasks)) AS run
+    LEFT JOIN tasks ON tasks.tenant = run.tenant AND tasks.task_id = run.task
+    ORDER BY run.tenant, run.task, first, last, run.job";
+
+fn check_runs(connection: &Connection, report: &mut Report) -> SqlResult<()> {
+    let mut runs = RunCheck::default();
+    let mut statement = connection.prepare(RUNS)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        runs.check(run_of(row)?, report);
+    }
+    Ok(())
+}
+
+/// Past the unique index: a broken index must not hide what it should have prevented.
+const KEYS: &str = "
+    SELECT id, tenant, idempotency_scope, idempotency_key FROM jobs NOT INDEXED
+    WHERE idempotency_scope <> '_job'
+    ORDER BY tenant, idempotency_scope, idempotency_key";
+
+fn check_keys(connection: &Connection, report: &mut Report) -> SqlResult<()> {
+    let mut keys = KeyCheck::default();
+    let mut statement = connection.prepare(KEYS)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let (name, job) = key_of(row)?;
+        keys.check(name, job, report);
+    }
+    Ok(())
+}
+
+fn check_letters(connection: &Connection, report: &mut Report) -> SqlResult<()> {
+    let mut statement = connection.prepare(LETTERS)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        if let Some(letter) = readable(letter_of(connection, row), &told(row), report)? {
+            check_letter(&letter, report);
+        }
+    }
+    Ok(())
+}
+
+/// What a row calls itself, for a row that cannot be read.
+fn told(row: &Row<'_>) -> String {
+    u128_of(row, 0).map_or_else(|_| "a letter".to_owned(), |id| format!("letter {id:032x}"))
+}
+
+/// A row that cannot be what it should be is a violation; an error of the database is an error.
+fn readable<T>(result: SqlResult<T>, what: &str, report: &mut Report) -> SqlResult<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.sqlite_error_code().is_some() => Err(error),
+        Err(error) => {
+            report.add(Rule::Readable, format!("{what} cannot be read: {error}"));
+            Ok(None)
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Rows of the file as the values that the rules work on.
+
+use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Row, types::ValueRef};
+use windlass_kernel::{DlqId, Job, JobId, LetterState, job::Origin};
+
+use crate::{
+    check::values::{CameFrom, Group, JobRow, KeyName, LeaseColumns, LetterRow, Line, Run},
+    sqlite::{
+        SqlResult,
+        load::{
+            id_or_none, job_columns, json_of, text_of, time_of, time_or_none, u128_of,
+            unleased_job_of,
+        },
+        read::read_approvals,
+    },
+};
+
+/// Every job by id, with the columns that only the store knows.
+pub(super) const JOBS: &str = concat!(
+    "SELECT ",
+    job_columns!(),
+    ", ready_rank, timer_at, dlq_id,
+     coalesce(payload, (SELECT payload FROM payloads WHERE payloads.seq = jobs.seq)),
+     (SELECT count(*) FROM dlq_items WHERE dlq_items.job_id = jobs.id)
+     FROM jobs ORDER BY id"
+);
+
+const OLDER_LOG_IDS: &str = "SELECT log_id FROM job_log WHERE seq = ?1 ORDER BY log_id";
+const OUTPUT: &str = "SELECT result, remaining FROM outputs WHERE seq = ?1 AND attempt = ?2";
+const CAME_FROM: &str = "SELECT tenant, requeued_as FROM dlq_items WHERE id = ?1";
+
+/// Reads what belongs to a job's row and stands elsewhere.
+pub(super) struct JobReader<'a> {
+    older_log_ids: CachedStatement<'a>,
+    output: CachedStatement<'a>,
+    came_from: CachedStatement<'a>,
+}
+
+impl<'a> JobReader<'a> {
+    pub(super) fn new(connection: &'a Connection) -> SqlResult<Self> {
+        Ok(Self {
+            older_log_ids: connection.prepare_cached(OLDER_LOG_IDS)?,
+            output: connection.prepare_cached(OUTPUT)?,
+            came_from: connection.prepare_cached(CAME_FROM)?,
+        })
+    }
+
+    /// The job of a row of [`JOBS`].
+    pub(super) fn job_row(&mut self, row: &Row<'_>) -> SqlResult<JobRow> {
+        let loaded = unleased_job_of(row)?;
+        let (job, place) = (loaded.job, loaded.place);
+        let older = self.older_log_ids.query_map([place.seq], |row| row.get(0))?;
+        let mut log_ids: Vec<u64> = older.collect::<SqlResult<_>>()?;
+        let inline = place.log_ids.chunks_exact(8);
+        log_ids.extend(inline.map(|id| u64::from_be_bytes(id.try_into().expect("eight bytes"))));
+        let (result, remaining) = self.output(&job, place.seq)?;
+        Ok(JobRow {
+            group_id: row.get(39)?,
+            ready_rank: row.get(40)?,
+            timer_at: time_or_none(row, 41)?,
+            dlq_id: id_or_none(row, 42)?.map(DlqId::from_u128),
+            lease: LeaseColumns {
+                session: row.get(22)?,
+                until: time_or_none(row, 23)?,
+                alone: row.get(24)?,
+                beat_at: time_or_none(row, 25)?,
+                seen: row.get(26)?,
+            },
+            log_ids,
+            chain: place.chain,
+            payload: row.get(43)?,
+            result,
+            remaining,
+            letters: row.get(44)?,
+            came_from: self.came_from(&job)?,
+            job,
+        })
+    }
+
+    fn output(&mut self, job: &Job, seq: i64) -> SqlResult<(Option<String>, Option<String>)> {
+        let text = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        let found = self.output.query_row((seq, job.attempt), text).optional()?;
+        Ok(found.unwrap_or_default())
+    }
+
+    fn came_from(&mut self, job: &Job) -> SqlResult<Option<CameFrom>> {
+        let Origin::Requeued(letter) = job.spec.origin else { return Ok(None) };
+        let id = letter.as_u128().to_be_bytes();
+        self.came_from
+            .query_row([id], |row| {
+                let requeued_as = id_or_none(row, 1)?.map(JobId::from_u128);
+                Ok(CameFrom { tenant: row.get(0)?, requeued_as })
+            })
+            .optional()
+    }
+}
+
+pub(super) fn group_of(row: &Row<'_>) -> SqlResult<(i64, Group)> {
+    let group =
+        Group { queue: row.get(1)?, tenant: row.get(2)?, kind: row.get(3)?, isolated: row.get(4)? };
+    Ok((row.get(0)?, group))
+}
+
+/// A line that was put aside for its job.
+pub(super) fn line_of(row: &Row<'_>) -> SqlResult<(JobId, Line)> {
+    let line =
+        Line { log_id: row.get(1)?, tenant: row.get(2)?, at: time_of(row, 3)?, text: row.get(4)? };
+    Ok((JobId::from_u128(u128_of(row, 0)?), line))
+}
+
+pub(super) fn run_of(row: &Row<'_>) -> SqlResult<Run> {
+    Ok(Run {
+        job: JobId::from_u128(u128_of(row, 0)?),
+        tenant: text_of(row, 1)?,
+        task: match row.get_ref(2)? {
+            ValueRef::Blob(_) => JobId::from_u128(u128_of(row, 2)?).to_string(),
+            _ => row.get(2)?,
+        },
+        first: row.get(3)?,
+        last: row.get(4)?,
+        ended: row.get(5)?,
+        next_attempt: row.get(6)?,
+    })
+}
+
+pub(super) fn key_of(row: &Row<'_>) -> SqlResult<(KeyName, JobId)> {
+    let key = match row.get_ref(3)? {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.to_owned(),
+        _ => Vec::new(),
+    };
+    let name = KeyName { tenant: row.get(1)?, scope: row.get(2)?, key };
+    Ok((name, JobId::from_u128(u128_of(row, 0)?)))
+}
+
+pub(super) const LETTERS: &str = "
+    SELECT id, tenant, job_id, state, code, created_at, requeued_as, closed_at, letter
+    FROM dlq_items ORDER BY id";
+
+/// The letter of a row of [`LETTERS`], with everything it names.
+pub(super) fn letter_of(connection: &Connection, row: &Row<'_>) -> SqlResult<LetterRow> {
+    let id = DlqId::from_u128(u128_of(row, 0)?);
+    let job_id = JobId::from_u128(u128_of(row, 2)?);
+    let requeued_as = id_or_none(row, 6)?.map(JobId::from_u128);
+    let heir = requeued_as.map(|heir| job_named(connection, heir)).transpose()?;
+    Ok(LetterRow {
+        id,
+        tenant: row.get(1)?,
+        job_id,
+        state: LetterState::parse(row.get_ref(3)?.as_str()?),
+        code: row.get(4)?,
+        created_at: time_of(row, 5)?,
+        requeued_as,
+        closed_at: time_or_none(row, 7)?,
+        letter: json_of(row, 8)?,
+        job: job_named(connection, job_id)?,
+        heir: heir.flatten(),
+        approvals: read_approvals(connection, id)?,
+    })
+}
+
+const JOB: &str = concat!("SELECT ", job_columns!(), " FROM jobs WHERE id = ?1");
+
+fn job_named(connection: &Connection, id: JobId) -> SqlResult<Option<Job>> {
+    let mut statement = connection.prepare_cached(JOB)?;
+    let job = |row: &Row<'_>| unleased_job_of(row).map(|loaded| loaded.job);
+    statement.query_row([id.as_u128().to_be_bytes()], job).optional()
+}

@@ -1,0 +1,177 @@
+//! Claims: what is ready, and who gets it.
+
+use std::collections::{HashMap, HashSet};
+
+use rusqlite::{Connection, params};
+use windlass_kernel::{
+    Job, JobId, Op, Timestamp,
+    admit::{Head, Limits, Request, admit},
+    job::{Priority, Rank},
+    ops::Claim,
+};
+
+use super::{
+    SqlResult,
+    load::{Loaded, load_jobs_of_session, load_to_grant},
+    names::GroupName,
+    work::Work,
+};
+use crate::commit::ClaimMany;
+
+/// The jobs that a claim may consider, by head.
+#[derive(Default)]
+struct Ready {
+    heads: Vec<Head>,
+    /// For each head, where its jobs are, in the order of its ranks.
+    seqs: Vec<Vec<i64>>,
+}
+
+/// A job that a claim got, and its payload if it is known.
+pub(super) type Grant = (JobId, Option<String>);
+
+/// Grants what the claim may have, and gives back the ids.
+pub(super) fn claim(
+    connection: &Connection,
+    wanted: &ClaimMany,
+    work: &mut Work<'_>,
+    now: Timestamp,
+) -> SqlResult<Vec<Grant>> {
+    let session = work.names().session_of(&wanted.worker).map(|(id, _)| id);
+    let rows = match session {
+        Some(session) => load_jobs_of_session(connection, session, work.names())?,
+        None => Vec::new(),
+    };
+    let held: Vec<&Job> = work.held_now(&rows, &wanted.worker).collect();
+    let mut same: Vec<&Job> =
+        held.iter().copied().filter(|job| job.claim_id == Some(wanted.claim_id)).collect();
+    if !same.is_empty() {
+        same.sort_by_key(|job| (job.spec.rank(), job.id));
+        let same = same.into_iter().map(|job| job.id).collect();
+        return Ok(grant_again(same, rows, work));
+    }
+    let is_alone = |job: &Job| job.lease.as_ref().is_some_and(|lease| lease.alone);
+    let (held, holds_isolated) = (held.len(), held.iter().any(|job| is_alone(job)));
+    let ready = ready(connection, wanted, work, now)?;
+    let request = Request { max: wanted.max, held, holds_isolated, heads: ready.heads };
+    let admission = admit(&request, &Limits::default(), now);
+    let renewals = session.and_then(|id| work.names().session(id)).map_or(0, |it| it.renewals);
+    let mut granted = Vec::new();
+    for quota in admission.quotas {
+        let seqs = ready.seqs[quota.head][..quota.take].iter().copied();
+        for (loaded, payload) in load_to_grant(connection, seqs, work.names())? {
+            let (id, tenant) = (loaded.job.id, loaded.job.spec.tenant.clone());
+            work.add(loaded);
+            let op = Op::Claim(Claim {
+                job_id: id,
+                claim_id: wanted.claim_id,
+                worker: wanted.worker.clone(),
+                trace_id: wanted.trace_id.clone(),
+                lease: wanted.lease,
+                start: wanted.start,
+                alone: quota.alone,
+            });
+            // The same claim had this job before and lost it: it must not take it again.
+            if work.set.apply(&tenant, &op, now).is_ok_and(|answer| !answer.recorded) {
+                work.places.get_mut(&id).expect("it was just loaded").lease_seen = renewals;
+                granted.push((id, payload));
+            }
+        }
+    }
+    Ok(granted)
+}
+
+/// The same claim again gets the same leases: what it got before and still holds.
+fn grant_again(same: Vec<JobId>, rows: Vec<Loaded>, work: &mut Work<'_>) -> Vec<Grant> {
+    for loaded in rows {
+        if same.contains(&loaded.job.id) && !work.set.contains(loaded.job.id) {
+            work.add(loaded);
+        }
+    }
+    same.into_iter().map(|id| (id, None)).collect()
+}
+
+/// Served by the index `jobs_ready` alone.
+const READY: &str = "
+    SELECT seq, ready_rank FROM jobs
+    WHERE group_id = ?1 AND ready_rank IS NOT NULL
+    ORDER BY ready_rank LIMIT ?2";
+
+/// Retries that are due, longest due first. Served by the index `jobs_retry`.
+const DUE_RETRIES: &str = "
+    SELECT seq, due_at, priority FROM jobs
+    WHERE group_id = ?1 AND next_retry_at <= ?2
+    ORDER BY next_retry_at LIMIT ?3";
+
+const WAITS_SINCE: &str = "SELECT updated_at FROM jobs WHERE seq = ?1";
+
+/// Everything that is ready for this worker, less what this commit has touched.
+fn ready(
+    connection: &Connection,
+    wanted: &ClaimMany,
+    work: &Work<'_>,
+    now: Timestamp,
+) -> SqlResult<Ready> {
+    let touched: HashSet<i64> = work.places.values().map(|place| place.seq).collect();
+    let limit = i64::try_from(wanted.max.saturating_add(touched.len())).unwrap_or(i64::MAX);
+    let mut ready = Ready::default();
+    let mut first = connection.prepare_cached(READY)?;
+    let mut retries = connection.prepare_cached(DUE_RETRIES)?;
+    for (place, queue) in wanted.queues.iter().enumerate() {
+        if wanted.queues[..place].contains(queue) {
+            continue;
+        }
+        for (group, name) in work.names().groups_of(queue) {
+            if !wants(wanted, name) {
+                continue;
+            }
+            let mut jobs: HashMap<i64, Rank> = HashMap::new();
+            let mut rows = first.query(params![group, limit])?;
+            while let Some(row) = rows.next()? {
+                jobs.insert(row.get(0)?, Rank(row.get(1)?));
+            }
+            let mut rows = retries.query(params![group, now.as_micros(), limit])?;
+            while let Some(row) = rows.next()? {
+                let due_at = Timestamp::from_micros(row.get(1)?);
+                jobs.insert(row.get(0)?, Rank::new(due_at, Priority(row.get(2)?)));
+            }
+            let mut jobs: Vec<(Rank, i64)> =
+                jobs.into_iter().map(|(seq, rank)| (rank, seq)).collect();
+            jobs.retain(|(_, seq)| !touched.contains(seq));
+            jobs.sort_unstable();
+            ready.add(connection, name, jobs)?;
+        }
+    }
+    Ok(ready)
+}
+
+fn wants(wanted: &ClaimMany, name: &GroupName) -> bool {
+    wanted.tenant.as_ref().is_none_or(|only| *only == name.tenant)
+        && (wanted.kinds.is_empty() || wanted.kinds.contains(&name.kind))
+}
+
+impl Ready {
+    fn add(
+        &mut self,
+        connection: &Connection,
+        name: &GroupName,
+        jobs: Vec<(Rank, i64)>,
+    ) -> SqlResult<()> {
+        let Some((_, first)) = jobs.first() else { return Ok(()) };
+        let isolated_since = if name.isolated {
+            let mut since = connection.prepare_cached(WAITS_SINCE)?;
+            Some(Timestamp::from_micros(since.query_row([first], |row| row.get(0))?))
+        } else {
+            None
+        };
+        let (ranks, seqs) = jobs.into_iter().unzip();
+        self.heads.push(Head {
+            queue: name.queue.clone(),
+            tenant: name.tenant.clone(),
+            kind: name.kind.clone(),
+            ranks,
+            isolated_since,
+        });
+        self.seqs.push(seqs);
+        Ok(())
+    }
+}

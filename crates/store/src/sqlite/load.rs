@@ -1,0 +1,407 @@
+//! Loads the rows that a commit needs.
+
+use std::{str::FromStr, sync::Arc, time::Duration};
+
+use rusqlite::{Connection, OptionalExtension as _, Row, params, types::ValueRef};
+use windlass_kernel::{
+    DeadLetter, Digest, DlqId, Epoch, IdempotencyKey, Job, JobId, Lease, Spec, State, Task, TaskId,
+    TenantId, Timestamp, TraceId,
+    ids::ClaimId,
+    job::{Origin, Priority, ScheduleType},
+    ops::NewJob,
+};
+
+use super::{SqlResult, names::Names, work::Work};
+use crate::{
+    commit::{Key, Needs},
+    log::{Chain, NO_CHAIN},
+    row::{Options, Rest},
+};
+
+/// The columns of a job that are read back, in the order of [`job_of`].
+macro_rules! job_columns {
+    () => {
+        "seq, id, tenant, queue, kind, state, priority, version, attempt, retry_count, max_retries,
+         epoch, interruptions, created_at, claim_id, due_at, updated_at, started_at,
+         attempt_started_at, execution_started_at, finished_at, next_retry_at, lease_session,
+         lease_until, lease_alone, lease_beat_at, lease_seen, lease_count, task_id, task_given,
+         idempotency_scope, idempotency_key, payload_digest, trace_id, settle, options, rest, log_ids,
+         chain, group_id"
+    };
+}
+pub(super) use job_columns;
+
+/// A job as its row has it, with what only the store knows.
+#[derive(Clone, Debug)]
+pub(super) struct Loaded {
+    pub(super) job: Job,
+    pub(super) place: Place,
+}
+
+/// Where a job stands in the database.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) seq: i64,
+    pub(super) log_ids: Vec<u8>,
+    pub(super) chain: Chain,
+    /// Renewals of the session that are part of the job's lease count.
+    pub(super) lease_seen: u64,
+    /// The group of its row, and whether that is an isolated one.
+    pub(super) group: Option<(i64, bool)>,
+}
+
+impl Place {
+    /// The place of a job that is about to be created.
+    pub(super) fn new() -> Self {
+        Self { seq: 0, log_ids: Vec::new(), chain: NO_CHAIN, lease_seen: 0, group: None }
+    }
+}
+
+/// Loads everything that the writes of one commit need.
+pub(super) fn load(connection: &Connection, needs: &Needs, work: &mut Work<'_>) -> SqlResult<()> {
+    let mut by_id = connection.prepare_cached(JOB)?;
+    for id in &needs.jobs {
+        if work.take_cached(*id) {
+            continue;
+        }
+        let row = [id.as_u128().to_be_bytes()];
+        if let Some(loaded) = by_id.query_row(row, |row| job_of(row, work.names())).optional()? {
+            work.add(loaded);
+        }
+    }
+    for key in &needs.keys {
+        if let Some(loaded) = load_by_key(connection, key, work.names())? {
+            work.add(loaded);
+        }
+    }
+    let mut tasks_of = needs.tasks_of.clone();
+    for id in &needs.letters {
+        let Some(letter) = load_letter(connection, *id)? else { continue };
+        if let Some(loaded) = load_job(connection, letter.job_id, work.names())? {
+            work.add(loaded);
+        }
+        tasks_of.insert(letter.job_id);
+        work.set.add_letter(letter);
+    }
+    let of_jobs = tasks_of.iter().filter_map(|id| work.set.job(*id));
+    let of_jobs = of_jobs.map(|job| (job.spec.tenant.clone(), job.spec.task_id.clone()));
+    let tasks: Vec<_> = needs.tasks.iter().cloned().chain(of_jobs).collect();
+    for (tenant, task_id) in tasks {
+        if let Some(task) = load_task(connection, tenant, task_id)? {
+            work.set.add_task(task);
+        }
+    }
+    Ok(())
+}
+
+const JOB: &str = concat!("SELECT ", job_columns!(), " FROM jobs WHERE id = ?1");
+
+pub(super) fn load_job(
+    connection: &Connection,
+    id: JobId,
+    names: &Names,
+) -> SqlResult<Option<Loaded>> {
+    let mut statement = connection.prepare_cached(JOB)?;
+    statement.query_row([id.as_u128().to_be_bytes()], |row| job_of(row, names)).optional()
+}
+
+/// A job that is about to be granted, with its payload if that stands in the row.
+const JOB_TO_GRANT: &str = concat!("SELECT ", job_columns!(), ", payload FROM jobs WHERE seq = ?1");
+
+pub(super) fn load_to_grant(
+    connection: &Connection,
+    seqs: impl IntoIterator<Item = i64>,
+    names: &Names,
+) -> SqlResult<Vec<(Loaded, Option<String>)>> {
+    let mut by_seq = connection.prepare_cached(JOB_TO_GRANT)?;
+    let mut load =
+        |seq: i64| by_seq.query_row([seq], |row| Ok((job_of(row, names)?, row.get(40)?)));
+    seqs.into_iter().map(&mut load).collect()
+}
+
+/// Served by the index `jobs_key`.
+const JOB_BY_KEY: &str = concat!(
+    "SELECT ",
+    job_columns!(),
+    " FROM jobs WHERE tenant = ?1 AND idempotency_scope = ?2 AND idempotency_key = ?3
+      AND idempotency_scope <> '_job'"
+);
+
+fn load_by_key(
+    connection: &Connection,
+    (tenant, scope, key): &Key,
+    names: &Names,
+) -> SqlResult<Option<Loaded>> {
+    let mut statement = connection.prepare_cached(JOB_BY_KEY)?;
+    let key = params![tenant.as_str(), scope.as_str(), key.as_str()];
+    statement.query_row(key, |row| job_of(row, names)).optional()
+}
+
+/// Served by the index `jobs_leased`.
+const JOBS_OF_SESSION: &str =
+    concat!("SELECT ", job_columns!(), " FROM jobs WHERE lease_session = ?1");
+
+pub(super) fn load_jobs_of_session(
+    connection: &Connection,
+    session: i64,
+    names: &Names,
+) -> SqlResult<Vec<Loaded>> {
+    let mut statement = connection.prepare_cached(JOBS_OF_SESSION)?;
+    let rows = statement.query_map([session], |row| job_of(row, names))?;
+    rows.collect()
+}
+
+/// Jobs that are not at an end, for tests and tools.
+const OPEN_JOBS: &str =
+    concat!("SELECT ", job_columns!(), " FROM jobs WHERE finished_at IS NULL ORDER BY seq");
+
+pub(super) fn load_open_jobs(connection: &Connection, names: &Names) -> SqlResult<Vec<Loaded>> {
+    let mut statement = connection.prepare_cached(OPEN_JOBS)?;
+    let rows = statement.query_map([], |row| job_of(row, names))?;
+    rows.collect()
+}
+
+const TASK_ROW: &str = "SELECT next_attempt FROM tasks WHERE tenant = ?1 AND task_id = ?2";
+
+/// Served by the index `jobs_task`.
+const TASK_JOBS: &str = "
+    SELECT id, attempt, state FROM jobs
+    WHERE tenant = ?1 AND task_id = ?2 AND task_given = 1
+    ORDER BY attempt DESC LIMIT 2";
+
+fn load_task(
+    connection: &Connection,
+    tenant: TenantId,
+    task_id: TaskId,
+) -> SqlResult<Option<Task>> {
+    let name = TaskName::of(&task_id);
+    let mut by_row = connection.prepare_cached(TASK_ROW)?;
+    let mut next: Option<u32> =
+        by_row.query_row(params![tenant.as_str(), name], |row| row.get(0)).optional()?;
+    let mut active = None;
+    let mut note = |id: JobId, attempt: u32, state: State| {
+        next = next.max(Some(attempt + 1));
+        if !state.is_end() {
+            active = Some(id);
+        }
+    };
+    let mut by_jobs = connection.prepare_cached(TASK_JOBS)?;
+    let mut rows = by_jobs.query(params![tenant.as_str(), name])?;
+    while let Some(row) = rows.next()? {
+        note(JobId::from_u128(u128_of(row, 0)?), row.get(1)?, state_of(row, 2)?);
+    }
+    // A job that named no task has no task row, and its own id may still be named as a task.
+    if let TaskName::Own(id) = name {
+        let mut by_id = connection.prepare_cached(JOB)?;
+        let own = by_id.query_row([id.as_u128().to_be_bytes()], unleased_job_of).optional()?;
+        if let Some(own) = own.filter(|own| own.job.spec.tenant == tenant) {
+            note(id, own.job.attempt, own.job.state);
+        }
+    }
+    Ok(next.map(|next_attempt| Task { tenant, task_id, next_attempt, active }))
+}
+
+const LETTER: &str = "SELECT letter FROM dlq_items WHERE id = ?1";
+
+pub(super) fn load_letter(connection: &Connection, id: DlqId) -> SqlResult<Option<DeadLetter>> {
+    let mut statement = connection.prepare_cached(LETTER)?;
+    let id = id.as_u128().to_be_bytes();
+    statement.query_row([id], |row| json_of(row, 0)).optional()
+}
+
+const PAYLOAD: &str = "
+    SELECT coalesce(payload, (SELECT payload FROM payloads WHERE payloads.seq = jobs.seq))
+    FROM jobs WHERE seq = ?1";
+
+pub(super) fn load_payload(connection: &Connection, seq: i64) -> SqlResult<String> {
+    connection.prepare_cached(PAYLOAD)?.query_row([seq], |row| row.get(0))
+}
+
+/// A task's name in a row: our own ids as bytes, everything else as text.
+pub(super) enum TaskName<'a> {
+    Own(JobId),
+    Given(&'a str),
+}
+
+impl TaskName<'_> {
+    pub(super) fn of(task_id: &TaskId) -> TaskName<'_> {
+        match task_id.as_str().parse() {
+            Ok(id) => TaskName::Own(id),
+            Err(_) => TaskName::Given(task_id.as_str()),
+        }
+    }
+}
+
+impl rusqlite::ToSql for TaskName<'_> {
+    fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
+        Ok(match self {
+            TaskName::Own(id) => id.as_u128().to_be_bytes().to_vec().into(),
+            TaskName::Given(name) => (*name).into(),
+        })
+    }
+}
+
+/// The job of a row that has `job_columns`.
+pub(super) fn job_of(row: &Row<'_>, names: &Names) -> SqlResult<Loaded> {
+    let mut loaded = unleased_job_of(row)?;
+    loaded.job.lease = lease_of(row, names)?;
+    with_session(&mut loaded, names);
+    Ok(loaded)
+}
+
+/// The job of a row that has `job_columns`, as if nobody held it.
+pub(super) fn unleased_job_of(row: &Row<'_>) -> SqlResult<Loaded> {
+    let id = JobId::from_u128(u128_of(row, 1)?);
+    let options: Options = json_or_default(row, 35)?;
+    let spec = Spec {
+        tenant: text_of(row, 2)?,
+        task_id: match row.get_ref(28)? {
+            ValueRef::Blob(_) => TaskId::of_job(JobId::from_u128(u128_of(row, 28)?)),
+            _ => text_of(row, 28)?,
+        },
+        task_given: row.get(29)?,
+        kind: text_of(row, 4)?,
+        queue: text_of(row, 3)?,
+        priority: Priority(row.get(6)?),
+        schedule_type: options.schedule_type.unwrap_or(ScheduleType::At),
+        scheduled_at: options.scheduled_at,
+        due_at: time_of(row, 15)?,
+        timeout: options.timeout_ms.map(Duration::from_millis),
+        heartbeat_timeout: options.heartbeat_timeout_ms.map(Duration::from_millis),
+        schedule_to_start: options.schedule_to_start_ms.map(Duration::from_millis),
+        deadline_at: options.deadline_at,
+        max_retries: row.get(10)?,
+        retry: options.retry.unwrap_or_default(),
+        max_interruptions: options.max_interruptions.unwrap_or(NewJob::MAX_INTERRUPTIONS_DEFAULT),
+        idempotency_scope: text_of(row, 30)?,
+        idempotency_key: match row.get_ref(31)? {
+            ValueRef::Blob(_) => IdempotencyKey::of_job(JobId::from_u128(u128_of(row, 31)?)),
+            _ => text_of(row, 31)?,
+        },
+        payload_digest: Digest::from_bytes(row.get(32)?),
+        tags: options.tags,
+        trace_id: match row.get_ref(33)? {
+            ValueRef::Blob(_) => TraceId::for_run(id, u128_of(row, 33)?),
+            _ => text_of(row, 33)?,
+        },
+        parent: options.parent,
+        origin: options.origin.unwrap_or(Origin::Enqueued),
+        created_at: time_of(row, 13)?,
+    };
+    let state = state_of(row, 5)?;
+    let mut job = Job {
+        id,
+        spec: Arc::new(spec),
+        state,
+        version: row.get(7)?,
+        attempt: row.get(8)?,
+        retry_count: row.get(9)?,
+        epoch: Epoch::new(row.get(11)?),
+        claim_id: id_or_none(row, 14)?.map(ClaimId::from_u128),
+        interruptions: row.get(12)?,
+        started_at: time_or_none(row, 17)?,
+        attempt_started_at: time_or_none(row, 18)?,
+        execution_started_at: time_or_none(row, 19)?,
+        updated_at: time_of(row, 16)?,
+        finished_at: time_or_none(row, 20)?,
+        next_retry_at: time_or_none(row, 21)?,
+        wait: None,
+        woken: None,
+        cancel: None,
+        error: None,
+        ended_by: None,
+        dlq_id: (state == State::Failed).then(|| DlqId::of_job(id)),
+        result: None,
+        remaining: None,
+        settles: Vec::new(),
+        lease: None,
+        lease_count: row.get(27)?,
+    };
+    let settle: Option<[u8; 32]> = row.get(34)?;
+    let rest: Rest = json_or_default(row, 36)?;
+    rest.into_job(settle.map(Digest::from_bytes), &mut job);
+    let place = Place {
+        seq: row.get(0)?,
+        log_ids: row.get(37)?,
+        chain: row.get(38)?,
+        lease_seen: row.get::<_, Option<u64>>(26)?.unwrap_or(0),
+        group: Some((row.get(39)?, job.is_isolated())),
+    };
+    Ok(Loaded { job, place })
+}
+
+/// The lease of a row, as it was granted.
+fn lease_of(row: &Row<'_>, names: &Names) -> SqlResult<Option<Lease>> {
+    let Some(session) = row.get::<_, Option<i64>>(22)? else { return Ok(None) };
+    let session = names
+        .session(session)
+        .ok_or_else(|| unreadable(22, format!("there is no session {session}")))?;
+    Ok(Some(Lease {
+        worker: session.worker.clone(),
+        until: time_of(row, 23)?,
+        alone: row.get(24)?,
+        beat_at: time_of(row, 25)?,
+    }))
+}
+
+/// What its session adds to a lease: a later end, and renewals that are not counted yet.
+pub(super) fn with_session(loaded: &mut Loaded, names: &Names) {
+    let Loaded { job, place } = loaded;
+    let Some(lease) = &mut job.lease else { return };
+    let Some((_, session)) = names.session_of(&lease.worker) else { return };
+    lease.until = lease.until.max(session.until);
+    job.lease_count += session.renewals.saturating_sub(place.lease_seen);
+    place.lease_seen = session.renewals;
+}
+
+pub(super) fn u128_of(row: &Row<'_>, column: usize) -> SqlResult<u128> {
+    row.get::<_, [u8; 16]>(column).map(u128::from_be_bytes)
+}
+
+pub(super) fn id_or_none(row: &Row<'_>, column: usize) -> SqlResult<Option<u128>> {
+    Ok(row.get::<_, Option<[u8; 16]>>(column)?.map(u128::from_be_bytes))
+}
+
+pub(super) fn time_of(row: &Row<'_>, column: usize) -> SqlResult<Timestamp> {
+    row.get(column).map(Timestamp::from_micros)
+}
+
+pub(super) fn time_or_none(row: &Row<'_>, column: usize) -> SqlResult<Option<Timestamp>> {
+    Ok(row.get::<_, Option<i64>>(column)?.map(Timestamp::from_micros))
+}
+
+fn state_of(row: &Row<'_>, column: usize) -> SqlResult<State> {
+    let word = row.get_ref(column)?.as_str()?;
+    State::parse(word).ok_or_else(|| unreadable(column, format!("{word} is no state")))
+}
+
+pub(super) fn text_of<T>(row: &Row<'_>, column: usize) -> SqlResult<T>
+where
+    T: FromStr<Err = windlass_kernel::Refusal>,
+{
+    let text = row.get_ref(column)?.as_str()?;
+    text.parse().map_err(|why: windlass_kernel::Refusal| unreadable(column, why.to_string()))
+}
+
+pub(super) fn json_of<T: serde::de::DeserializeOwned>(
+    row: &Row<'_>,
+    column: usize,
+) -> SqlResult<T> {
+    let text = row.get_ref(column)?.as_str()?;
+    serde_json::from_str(text).map_err(|error| unreadable(column, error.to_string()))
+}
+
+fn json_or_default<T: serde::de::DeserializeOwned + Default>(
+    row: &Row<'_>,
+    column: usize,
+) -> SqlResult<T> {
+    match row.get_ref(column)? {
+        ValueRef::Null => Ok(T::default()),
+        _ => json_of(row, column),
+    }
+}
+
+/// A value that cannot be what it should be: the database is damaged.
+fn unreadable(column: usize, why: String) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, why.into())
+}

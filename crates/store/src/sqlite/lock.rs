@@ -1,0 +1,63 @@
+//! The owner's lock: a file is served by one handle of one process.
+//!
+//! It stands in a file of its own beside the database, `<database>-lock`, because SQLite's own locks are
+//! lost when anyone in the process closes another handle of the database. The system drops it when its
+//! process dies, however it dies. The file itself stays: deleting it would let two processes lock two
+//! files of one name.
+
+use std::{
+    fs::{File, OpenOptions, TryLockError},
+    io::{self, Read as _, Write as _},
+    path::Path,
+    process,
+};
+
+use super::open::beside;
+use crate::{Error, Owner};
+
+/// A database that is ours until this is dropped.
+#[derive(Debug)]
+pub(super) struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    /// Takes the lock and writes down who has it.
+    pub(super) fn take(database: &Path, address: Option<&str>) -> Result<Self, Error> {
+        let path = beside(database, "-lock");
+        let failed = |error: io::Error| {
+            let why = format!("its lock file {} cannot be used: {error}", path.display());
+            Error::open(database, why)
+        };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let mut file = options.open(&path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::InUse { owner: read_owner(&mut file) });
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        write_owner(&mut file, address).map_err(failed)?;
+        Ok(Self { _file: file })
+    }
+}
+
+/// Two lines: the process, and its address if it has one.
+fn write_owner(file: &mut File, address: Option<&str>) -> io::Result<()> {
+    file.set_len(0)?;
+    let address = address.unwrap_or_default().replace('\n', " ");
+    file.write_all(format!("{}\n{address}\n", process::id()).as_bytes())
+}
+
+/// What the owner wrote, if it came to that.
+fn read_owner(file: &mut File) -> Owner {
+    let mut text = String::new();
+    let _ = file.read_to_string(&mut text);
+    let mut lines = text.lines();
+    Owner {
+        process: lines.next().and_then(|line| line.parse().ok()),
+        address: lines.next().filter(|line| !line.is_empty()).map(str::to_owned),
+    }
+}

@@ -1,0 +1,159 @@
+//! The store in one SQLite file: no set-up, one process.
+//!
+//! One thread owns the only connection that writes (`writer`); a few other connections read
+//! (`readers`). The file is locked for as long as it is open (`lock`): a second process is refused
+//! and told who has it. A mark beside the file (`mark`) tells at the next start if something is gone.
+
+mod check;
+mod claim;
+mod load;
+mod lock;
+mod mark;
+mod names;
+mod open;
+mod read;
+mod readers;
+mod save;
+mod work;
+mod writer;
+
+use std::{path::PathBuf, sync::Arc};
+
+use rusqlite::{ErrorCode, ffi};
+use windlass_kernel::{Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Timestamp};
+
+pub use self::check::check;
+use self::{lock::Lock, names::Names, open::Opened, readers::Readers, writer::WriterThread};
+use crate::{
+    Error, Replies, Store, StoreFuture, Write,
+    read::{Cursor, FeedEvent, JobFilter, LetterFilter, OldestReady, Output, Page, SessionView},
+};
+
+type SqlResult<T> = rusqlite::Result<T>;
+
+/// Tells the time. It is asked inside each transaction.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// How a file is opened.
+pub struct Options {
+    /// The file. It is made if it is not there; its folder is not.
+    pub path: PathBuf,
+    /// The clock that decides leases.
+    pub clock: Clock,
+    /// Where this process answers. Whoever finds the file in use is told.
+    pub address: Option<String>,
+}
+
+/// A store in one SQLite file.
+///
+/// Dropping it closes it well: what was asked is written, the log is folded into the file, and the mark
+/// is on the disk. The fields are dropped in their order, so the lock is the last to go.
+pub struct Sqlite {
+    readers: Readers,
+    writer: WriterThread,
+    _lock: Lock,
+}
+
+impl Sqlite {
+    /// Opens the file, brings its schema up to date and starts the writer.
+    pub fn open(options: Options) -> Result<Self, Error> {
+        let opened = open::open(&options.path, options.address.as_deref())?;
+        let Opened { path, connection, lock, mark } = opened;
+        let writer = WriterThread::start(connection, mark, options.clock)?;
+        let readers = Readers::open(&path)?;
+        Ok(Self { readers, writer, _lock: lock })
+    }
+
+    /// Begins a new incarnation: epochs jump ahead of all that were handed out before.
+    pub fn raise_incarnation(&self) -> Result<(), Error> {
+        self.writer.raise_incarnation()
+    }
+}
+
+impl Store for Sqlite {
+    fn commit(&self, writes: Vec<Write>) -> StoreFuture<'_, Replies> {
+        Box::pin(self.writer.commit(writes))
+    }
+
+    fn job(&self, id: JobId) -> StoreFuture<'_, Option<Job>> {
+        Box::pin(
+            self.readers.read(move |snapshot| {
+                Ok(Ok(read::read_job(snapshot, id)?.map(|loaded| loaded.job)))
+            }),
+        )
+    }
+
+    fn payload(&self, id: JobId) -> StoreFuture<'_, Option<String>> {
+        Box::pin(self.readers.read(move |snapshot| Ok(Ok(read::read_payload(snapshot, id)?))))
+    }
+
+    fn outputs(&self, id: JobId) -> StoreFuture<'_, Vec<Output>> {
+        Box::pin(self.readers.read(move |snapshot| Ok(Ok(read::read_outputs(snapshot, id)?))))
+    }
+
+    fn events(&self, id: JobId) -> StoreFuture<'_, Vec<Event>> {
+        Box::pin(self.readers.read(move |snapshot| read::read_events(snapshot, id)))
+    }
+
+    fn attempts(&self, id: JobId) -> StoreFuture<'_, Vec<Attempt>> {
+        Box::pin(self.readers.read(move |snapshot| read::read_attempts(snapshot, id)))
+    }
+
+    fn letter(&self, id: DlqId) -> StoreFuture<'_, Option<DeadLetter>> {
+        Box::pin(self.readers.read(move |snapshot| Ok(Ok(load::load_letter(snapshot, id)?))))
+    }
+
+    fn approvals(&self, id: DlqId) -> StoreFuture<'_, Vec<Approval>> {
+        Box::pin(self.readers.read(move |snapshot| Ok(Ok(read::read_approvals(snapshot, id)?))))
+    }
+
+    fn open_jobs(&self) -> StoreFuture<'_, Vec<Job>> {
+        Box::pin(self.readers.read(move |snapshot| {
+            let names = Names::load_sessions(snapshot)?;
+            let jobs = load::load_open_jobs(snapshot, &names)?;
+            Ok(Ok(jobs.into_iter().map(|loaded| loaded.job).collect()))
+        }))
+    }
+
+    fn jobs(&self, filter: JobFilter, cursor: Cursor) -> StoreFuture<'_, Page<Job>> {
+        Box::pin(self.readers.read(move |it| Ok(Ok(read::read_jobs(it, &filter, cursor)?))))
+    }
+
+    fn letters(&self, filter: LetterFilter, cursor: Cursor) -> StoreFuture<'_, Page<DeadLetter>> {
+        Box::pin(self.readers.read(move |it| Ok(Ok(read::read_letters(it, &filter, cursor)?))))
+    }
+
+    fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>> {
+        Box::pin(self.readers.read(move |snapshot| Ok(Ok(read::read_sessions(snapshot)?))))
+    }
+
+    fn oldest_ready(&self) -> StoreFuture<'_, Vec<OldestReady>> {
+        Box::pin(self.readers.read(move |snapshot| Ok(Ok(read::read_oldest_ready(snapshot)?))))
+    }
+
+    fn feed(&self, after: u64, rows: u32) -> StoreFuture<'_, Vec<FeedEvent>> {
+        Box::pin(self.readers.read(move |snapshot| read::read_feed(snapshot, after, rows)))
+    }
+
+    fn counts(&self) -> StoreFuture<'_, Vec<(String, String, u64)>> {
+        Box::pin(self.readers.read(move |snapshot| Ok(Ok(read::read_counts(snapshot)?))))
+    }
+}
+
+/// What an error of SQLite means to the caller.
+fn classify(error: rusqlite::Error) -> Error {
+    let extended = error.sqlite_error().map(|error| error.extended_code);
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => Error::DiskFull(error.into()),
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            Error::Damaged(error.to_string())
+        }
+        Some(ErrorCode::SystemIoFailure) if extended != Some(ffi::SQLITE_IOERR_READ) => {
+            Error::Stopped(format!("the disk failed: {error}"))
+        }
+        Some(ErrorCode::ConstraintViolation) => Error::Contradiction(error.into()),
+        Some(_) => Error::Unavailable(error.into()),
+        // SQLite did its part, and the row is not what it has to be.
+        None => Error::Damaged(error.to_string()),
+    }
+}

@@ -1,0 +1,258 @@
+//! Opens a database file: the lock, then a look at what is there, then its set-up.
+//!
+//! Nothing is written to the database before all that can be refused was refused: a file that is newer,
+//! damaged or somebody else's stays as it was, with its write-ahead log.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use rusqlite::{
+    Connection, ErrorCode, MAIN_DB, OpenFlags, OptionalExtension as _, TransactionBehavior,
+    config::DbConfig,
+};
+
+use super::{
+    SqlResult, classify,
+    lock::Lock,
+    mark::{self, Mark, Noted, Point},
+};
+use crate::{Error, migrate};
+
+/// Earlier ones can corrupt a database when two connections meet at the end of its log.
+const LIBRARY_MIN: i32 = 3_051_003;
+
+/// How long a write waits for someone else's lock, such as that of a shell with an open transaction.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A database that is ours, up to date and set up.
+pub(super) struct Opened {
+    /// Where the file really is.
+    pub(super) path: PathBuf,
+    /// The connection that writes.
+    pub(super) connection: Connection,
+    pub(super) lock: Lock,
+    pub(super) mark: Mark,
+}
+
+/// Opens the file, which is made if it is not there.
+pub(super) fn open(path: &Path, address: Option<&str>) -> Result<Opened, Error> {
+    check_library(path, rusqlite::version_number())?;
+    let path = real_path(path)?;
+    let lock = Lock::take(&path, address)?;
+    let noted = mark::read(&path);
+    let mut connection = connect(&path)?;
+    let version = look(&path, &connection, noted.as_ref())?;
+    set_up(&connection).map_err(|error| failed(&path, error))?;
+    check_settings(&path, &connection)?;
+    migrate(&path, &mut connection, version)?;
+    let stored = settle_identity(&connection, noted.as_ref()).map_err(classify)?;
+    connection
+        .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
+        .map_err(classify)?;
+    let mark = Mark::new(&path, stored);
+    Ok(Opened { path, connection, lock, mark })
+}
+
+/// The path of a file that stands beside the database.
+pub(super) fn beside(database: &Path, ending: &str) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+fn check_library(path: &Path, version: i32) -> Result<(), Error> {
+    if version < LIBRARY_MIN {
+        let (major, minor, patch) = (version / 1_000_000, version / 1000 % 1000, version % 1000);
+        let why = format!(
+            "SQLite {major}.{minor}.{patch} is linked, and 3.51.3 is the oldest that is safe"
+        );
+        return Err(Error::open(path, why));
+    }
+    Ok(())
+}
+
+/// The path without links, so that one file has one lock whatever it is called.
+fn real_path(path: &Path) -> Result<PathBuf, Error> {
+    let failed = |why: &str| Error::open(path, why);
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => Err(failed("it is a folder")),
+        Ok(found) if !found.is_file() => Err(failed("it is not a plain file")),
+        Ok(_) => fs::canonicalize(path).map_err(|error| Error::open(path, error)),
+        Err(_) if fs::symlink_metadata(path).is_ok() => {
+            Err(failed("it is a link that leads nowhere"))
+        }
+        Err(_) => {
+            let name = path.file_name().ok_or_else(|| failed("it has no file name"))?;
+            let folder = match path.parent() {
+                Some(folder) if !folder.as_os_str().is_empty() => folder,
+                _ => Path::new("."),
+            };
+            let unusable = |error| failed(&format!("the folder {}: {error}", folder.display()));
+            fs::canonicalize(folder).map(|folder| folder.join(name)).map_err(unusable)
+        }
+    }
+}
+
+fn connect(path: &Path) -> Result<Connection, Error> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(|it| failed(path, it))?;
+    let prepare = || -> SqlResult<bool> {
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        // Closing after a refusal must not tidy up what someone may want to look at.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        connection.is_readonly(MAIN_DB)
+    };
+    // SQLite falls back to reading where it may not write.
+    if prepare().map_err(|error| failed(path, error))? {
+        return Err(Error::open(path, "it cannot be written to"));
+    }
+    Ok(connection)
+}
+
+const HAS_META: &str = "SELECT count(*) FROM sqlite_schema WHERE name = 'meta'";
+const STORE_ID: &str = "SELECT value FROM meta WHERE name = 'store_id'";
+const LAST_EVENT: &str = "SELECT id + count - 1 FROM log ORDER BY id DESC LIMIT 1";
+pub(super) const INCARNATION: &str = "SELECT value FROM meta WHERE name = 'incarnation'";
+
+/// Refuses what is not ours, newer, or has lost something. It gives back the schema's version.
+fn look(path: &Path, connection: &Connection, noted: Option<&Noted>) -> Result<u32, Error> {
+    let read = |error| failed(path, error);
+    let version = connection.pragma_query_value(None, "user_version", |row| row.get(0));
+    let version: u32 = version.map_err(read)?;
+    let has_meta: bool = connection.query_row(HAS_META, [], |row| row.get(0)).map_err(read)?;
+    if version > 0 && !has_meta {
+        return Err(Error::open(path, "it is the database of another program"));
+    }
+    migrate::missing(migrate::SQLITE, version)?;
+    let stored = if version > 0 { read_identity(connection).map_err(read)? } else { None };
+    mark::check(path, noted, stored.as_ref())?;
+    Ok(version)
+}
+
+/// Which store it is and how far it came. A database that was never opened to the end has no id.
+fn read_identity(connection: &Connection) -> SqlResult<Option<Noted>> {
+    let store: Option<String> = connection.query_row(STORE_ID, [], |row| row.get(0)).optional()?;
+    let event: Option<u64> = connection.query_row(LAST_EVENT, [], |row| row.get(0)).optional()?;
+    let incarnation = connection.query_row(INCARNATION, [], |row| row.get(0)).optional()?;
+    let (event, incarnation) = (event.unwrap_or(0), incarnation.unwrap_or(0));
+    Ok(store.map(|store| Noted { store, point: Point { incarnation, event } }))
+}
+
+fn set_up(connection: &Connection) -> SqlResult<()> {
+    connection.pragma_update(None, "journal_mode", "wal")?;
+    connection.pragma_update(None, "synchronous", "full")?;
+    // Where a plain fsync leaves the data in the drive's cache. It means nothing elsewhere.
+    connection.pragma_update(None, "fullfsync", true)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update(None, "cache_size", -64 * 1024)?;
+    connection.pragma_update(None, "temp_store", "memory")?;
+    connection.set_prepared_statement_cache_capacity(128);
+    Ok(())
+}
+
+/// Reads back what durability rests on: a setting that SQLite did not take must not go unnoticed.
+fn check_settings(path: &Path, connection: &Connection) -> Result<(), Error> {
+    for (name, wanted) in [("journal_mode", "wal"), ("synchronous", "2"), ("foreign_keys", "1")] {
+        let read = connection.pragma_query_value(None, name, |row| {
+            Ok(match row.get_ref(0)? {
+                rusqlite::types::ValueRef::Integer(number) => number.to_string(),
+                text => text.as_str()?.to_owned(),
+            })
+        });
+        let found = read.map_err(|error| failed(path, error))?;
+        if found != wanted {
+            return Err(Error::open(path, format!("{name} is {found}, and must be {wanted}")));
+        }
+    }
+    Ok(())
+}
+
+fn migrate(path: &Path, connection: &mut Connection, version: u32) -> Result<(), Error> {
+    let mut run = |migration: &migrate::Migration| -> SqlResult<()> {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        transaction.execute_batch(migration.sql)?;
+        transaction.pragma_update(None, "user_version", migration.number)?;
+        transaction.commit()
+    };
+    for migration in migrate::missing(migrate::SQLITE, version)? {
+        run(migration).map_err(|error| failed(path, error))?;
+    }
+    Ok(())
+}
+
+const SET_STORE_ID: &str = "
+    INSERT INTO meta (name, value) VALUES ('store_id', lower(hex(randomblob(16))))
+    ON CONFLICT DO NOTHING";
+pub(super) const SET_INCARNATION: &str = "
+    INSERT INTO meta (name, value) VALUES ('incarnation', ?1)
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+
+/// Gives a new store its id, and says which store it is and how far it came.
+///
+/// A store with a history but without its mark was copied, restored or moved, or a loss was accepted:
+/// it begins a new incarnation, so that it grants no epoch that some worker may already hold.
+fn settle_identity(connection: &Connection, noted: Option<&Noted>) -> SqlResult<Noted> {
+    connection.execute(SET_STORE_ID, [])?;
+    let mut stored = read_identity(connection)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
+    let is_marked = noted.is_some_and(|noted| noted.store == stored.store);
+    if stored.point.event > 0 && !is_marked {
+        stored.point.incarnation += 1;
+        connection.execute(SET_INCARNATION, [stored.point.incarnation])?;
+    }
+    Ok(stored)
+}
+
+/// What an error means while a file is being opened.
+fn failed(path: &Path, error: rusqlite::Error) -> Error {
+    if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) {
+        return Error::open(path, "it is not a database");
+    }
+    match classify(error) {
+        Error::Damaged(why) => Error::Damaged(format!("{}: {why}", path.display())),
+        Error::DiskFull(source) => Error::DiskFull(source),
+        Error::Unavailable(source) => Error::open(path, source),
+        other => Error::open(path, other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_that_corrupts_is_refused() {
+        let path = Path::new("w.db");
+        for (version, is_fine) in [(3_040_001, false), (3_051_002, false), (3_051_003, true)] {
+            assert_eq!(check_library(path, version).is_ok(), is_fine, "{version}");
+        }
+        let Err(Error::Open { source, .. }) = check_library(path, 3_051_002) else {
+            panic!("3.51.2 was not refused")
+        };
+        assert!(source.to_string().starts_with("SQLite 3.51.2 is linked"), "{source}");
+    }
+
+    #[test]
+    fn less_than_full_safety_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.db");
+        let connection = connect(&path).unwrap();
+        set_up(&connection).unwrap();
+        check_settings(&path, &connection).unwrap();
+        for (setting, unsafe_value, safe_value) in [
+            ("synchronous", "normal", "full"),
+            ("foreign_keys", "off", "on"),
+            ("journal_mode", "delete", "wal"),
+        ] {
+            connection.pragma_update(None, setting, unsafe_value).unwrap();
+            let refused = check_settings(&path, &connection);
+            assert!(matches!(refused, Err(Error::Open { .. })), "{setting} was let through");
+            connection.pragma_update(None, setting, safe_value).unwrap();
+            check_settings(&path, &connection).unwrap();
+        }
+    }
+}

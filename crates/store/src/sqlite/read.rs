@@ -1,0 +1,266 @@
+//! Reads by noun. Nothing here changes anything.
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension as _, params};
+use windlass_kernel::{
+    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Payload, Spec, Timestamp,
+};
+
+use super::{
+    SqlResult,
+    load::{self, Loaded, job_columns, text_of, time_of},
+    names::Names,
+};
+use crate::{
+    Error, log,
+    read::{Cursor, FeedEvent, JobFilter, LetterFilter, OldestReady, Output, Page, SessionView},
+};
+
+/// The job of this id, with the lease that its session gives it.
+pub(super) fn read_job(connection: &Connection, id: JobId) -> SqlResult<Option<Loaded>> {
+    load::load_job(connection, id, &Names::load_sessions(connection)?)
+}
+
+const LOG_IDS: &str = "SELECT log_id FROM job_log WHERE seq = ?1 ORDER BY log_id";
+const LOG_ROW: &str = "SELECT at, events FROM log WHERE id = ?1";
+
+/// The history of a job, in order.
+pub(super) fn read_events(
+    connection: &Connection,
+    id: JobId,
+) -> SqlResult<Result<Vec<Event>, Error>> {
+    let Some(Loaded { job, place }) = read_job(connection, id)? else { return Ok(Ok(Vec::new())) };
+    let mut ids: Vec<i64> = connection
+        .prepare_cached(LOG_IDS)?
+        .query_map([place.seq], |row| row.get(0))?
+        .collect::<SqlResult<_>>()?;
+    let inline = place.log_ids.chunks_exact(8);
+    ids.extend(inline.map(|id| i64::from_be_bytes(id.try_into().expect("eight bytes"))));
+    let mut events = Vec::new();
+    let mut by_id = connection.prepare_cached(LOG_ROW)?;
+    for log_id in ids {
+        let row = |row: &rusqlite::Row<'_>| Ok((time_of(row, 0)?, row.get::<_, String>(1)?));
+        let (at, text) = by_id.query_row([log_id], row)?;
+        if let Err(error) = add_events(&text, at, id, &job.spec, &mut events) {
+            return Ok(Err(error));
+        }
+    }
+    Ok(Ok(events))
+}
+
+fn add_events(
+    text: &str,
+    at: Timestamp,
+    id: JobId,
+    spec: &Arc<Spec>,
+    events: &mut Vec<Event>,
+) -> Result<(), Error> {
+    for line in log::lines(text)?.iter().filter(|line| log::speaks_of(line.get(), id)) {
+        events.push(log::decode(line.get(), at, spec)?);
+    }
+    Ok(())
+}
+
+const OUTPUTS: &str =
+    "SELECT attempt, result, remaining, stats FROM outputs WHERE seq = ?1 ORDER BY attempt";
+
+/// What handlers gave back, by attempt.
+pub(super) fn read_outputs(connection: &Connection, id: JobId) -> SqlResult<Vec<Output>> {
+    let Some(loaded) = read_job(connection, id)? else { return Ok(Vec::new()) };
+    let mut statement = connection.prepare_cached(OUTPUTS)?;
+    let rows = statement.query_map([loaded.place.seq], |row| {
+        let (attempt, result, remaining, stats) =
+            (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+        Ok(Output { attempt, result, remaining, stats })
+    })?;
+    rows.collect()
+}
+
+/// The attempts of a job: what its history tells, and the figures that handlers gave.
+pub(super) fn read_attempts(
+    connection: &Connection,
+    id: JobId,
+) -> SqlResult<Result<Vec<Attempt>, Error>> {
+    let events = match read_events(connection, id)? {
+        Ok(events) => events,
+        Err(error) => return Ok(Err(error)),
+    };
+    let mut attempts = windlass_kernel::attempts(&events);
+    for output in read_outputs(connection, id)? {
+        let attempt = attempts.iter_mut().find(|attempt| attempt.attempt == output.attempt);
+        if let (Some(attempt), Some(stats)) = (attempt, output.stats) {
+            attempt.stats = Payload::parse(&stats, usize::MAX).ok();
+        }
+    }
+    Ok(Ok(attempts))
+}
+
+const APPROVALS: &str =
+    "SELECT principal, step, reason, at FROM approvals WHERE dlq_id = ?1 ORDER BY at, step DESC";
+
+/// What people said about a dead letter, in order.
+pub(super) fn read_approvals(connection: &Connection, dlq_id: DlqId) -> SqlResult<Vec<Approval>> {
+    let mut statement = connection.prepare_cached(APPROVALS)?;
+    let id = dlq_id.as_u128().to_be_bytes();
+    let rows = statement.query_map([id], |row| {
+        let step = row.get_ref(1)?.as_str()?;
+        let step = windlass_kernel::letter::ApprovalStep::parse(step);
+        Ok(Approval {
+            dlq_id,
+            principal: text_of(row, 0)?,
+            step: step.ok_or(rusqlite::Error::InvalidQuery)?,
+            reason: row.get(2)?,
+            at: time_of(row, 3)?,
+        })
+    })?;
+    rows.collect()
+}
+
+/// Served by the primary key of the log.
+const FEED: &str = "
+    SELECT id, at, tenant, events FROM log
+    WHERE id >= coalesce((SELECT max(id) FROM log WHERE id <= ?1 + 1), 0) ORDER BY id LIMIT ?2";
+
+/// Events after a number, in the order of the store. There is one writer, so a number that is there
+/// will never have another before it.
+pub(super) fn read_feed(
+    connection: &Connection,
+    after: u64,
+    rows: u32,
+) -> SqlResult<Result<Vec<FeedEvent>, Error>> {
+    let mut statement = connection.prepare_cached(FEED)?;
+    let mut found = statement.query(params![after, rows])?;
+    let mut feed = Vec::new();
+    while let Some(row) = found.next()? {
+        let (first, at): (u64, Timestamp) = (row.get(0)?, time_of(row, 1)?);
+        let text: String = row.get(3)?;
+        let lines = match log::lines(&text) {
+            Ok(lines) => lines,
+            Err(error) => return Ok(Err(error)),
+        };
+        for (number, line) in (first..).zip(lines) {
+            if number > after {
+                let tenant = text_of(row, 2)?;
+                feed.push(FeedEvent { number, tenant, at, line: line.get().to_owned() });
+            }
+        }
+    }
+    Ok(Ok(feed))
+}
+
+const COUNTS: &str = "SELECT queue, state, count(*) FROM jobs GROUP BY queue, state";
+
+/// How many jobs there are, by queue and state.
+pub(super) fn read_counts(connection: &Connection) -> SqlResult<Vec<(String, String, u64)>> {
+    let mut statement = connection.prepare_cached(COUNTS)?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    rows.collect()
+}
+
+/// Newest first, at most so many rows from a place on.
+const JOBS: &str = concat!(
+    "SELECT ",
+    job_columns!(),
+    " FROM jobs WHERE seq < ?1 AND seq >= ?1 - ?2 ORDER BY seq DESC"
+);
+
+const LAST_SEQ: &str = "SELECT coalesce(max(seq), 0) + 1 FROM jobs";
+
+/// Jobs by filter, newest first.
+pub(super) fn read_jobs(
+    connection: &Connection,
+    filter: &JobFilter,
+    cursor: Cursor,
+) -> SqlResult<Page<Job>> {
+    let names = Names::load_sessions(connection)?;
+    let from = match cursor.from {
+        Some(from) => i64::try_from(from).unwrap_or(i64::MAX),
+        None => connection.query_row(LAST_SEQ, [], |row| row.get(0))?,
+    };
+    let mut statement = connection.prepare_cached(JOBS)?;
+    let mut rows = statement.query(params![from, Cursor::ROWS_MAX])?;
+    let mut items = Vec::new();
+    let mut reached = (from - Cursor::ROWS_MAX).max(0);
+    while let Some(row) = rows.next()? {
+        let Loaded { job, place } = load::job_of(row, &names)?;
+        if filter.matches(&job) {
+            items.push(job);
+            if items.len() == cursor.items() {
+                reached = place.seq;
+                break;
+            }
+        }
+    }
+    let next = u64::try_from(reached).ok().filter(|seq| *seq > 1);
+    Ok(Page { items, next })
+}
+
+/// Served by the index `dlq_items_list`.
+const LETTERS: &str = "
+    SELECT letter FROM dlq_items
+    WHERE tenant = ?1 AND (?2 IS NULL OR state = ?2) AND created_at < ?3
+    ORDER BY created_at DESC LIMIT ?4";
+
+/// Dead letters by filter, newest first. The cursor is a time.
+pub(super) fn read_letters(
+    connection: &Connection,
+    filter: &LetterFilter,
+    cursor: Cursor,
+) -> SqlResult<Page<DeadLetter>> {
+    let before = cursor.from.and_then(|from| i64::try_from(from).ok()).unwrap_or(i64::MAX);
+    let limit = i64::try_from(cursor.items()).unwrap_or(i64::MAX);
+    let state = filter.state.map(windlass_kernel::LetterState::as_str);
+    let row = params![filter.tenant.as_str(), state, before, limit];
+    let mut statement = connection.prepare_cached(LETTERS)?;
+    let items: Vec<DeadLetter> =
+        statement.query_map(row, |row| load::json_of(row, 0))?.collect::<SqlResult<_>>()?;
+    let is_full = items.len() == cursor.items();
+    let last = items.last().filter(|_| is_full).map(|letter| letter.created_at.as_micros());
+    let next = last.and_then(|micros| u64::try_from(micros).ok());
+    Ok(Page { items, next })
+}
+
+const SESSION_VIEWS: &str = "
+    SELECT worker, lapses_at, renewals,
+        (SELECT count(*) FROM jobs WHERE lease_session = sessions.id)
+    FROM sessions ORDER BY worker";
+
+/// Every session, with how much it holds.
+pub(super) fn read_sessions(connection: &Connection) -> SqlResult<Vec<SessionView>> {
+    let mut statement = connection.prepare_cached(SESSION_VIEWS)?;
+    let rows = statement.query_map([], |row| {
+        let (worker, lapses_at) = (text_of(row, 0)?, time_of(row, 1)?);
+        Ok(SessionView { worker, lapses_at, renewals: row.get(2)?, held: row.get(3)? })
+    })?;
+    rows.collect()
+}
+
+/// The first of each group stands first in the index `jobs_ready`.
+const OLDEST_READY: &str = "
+    SELECT queue, min(since) FROM (
+        SELECT job_groups.queue AS queue,
+            (SELECT updated_at FROM jobs
+             WHERE group_id = job_groups.id AND ready_rank IS NOT NULL
+             ORDER BY ready_rank LIMIT 1) AS since
+        FROM job_groups)
+    WHERE since IS NOT NULL GROUP BY queue ORDER BY queue";
+
+/// For each queue the job that is next in one of its groups and waits longest.
+pub(super) fn read_oldest_ready(connection: &Connection) -> SqlResult<Vec<OldestReady>> {
+    let mut statement = connection.prepare_cached(OLDEST_READY)?;
+    let rows = statement.query_map([], |row| {
+        Ok(OldestReady { queue: text_of(row, 0)?, since: time_of(row, 1)? })
+    })?;
+    rows.collect()
+}
+
+const PAYLOAD: &str = "
+    SELECT coalesce(payload, (SELECT payload FROM payloads WHERE payloads.seq = jobs.seq))
+    FROM jobs WHERE id = ?1";
+
+/// The payload of a job, byte for byte.
+pub(super) fn read_payload(connection: &Connection, id: JobId) -> SqlResult<Option<String>> {
+    let mut statement = connection.prepare_cached(PAYLOAD)?;
+    statement.query_row([id.as_u128().to_be_bytes()], |row| row.get(0)).optional()
+}

@@ -1,0 +1,320 @@
+//! The writer: the one thread that changes the database.
+//!
+//! It takes a batch, puts it into one transaction, waits until that is on the disk, and answers. An error
+//! of the disk, or a row that cannot be right, ends it for good: after a failed fsync nobody knows what
+//! is on the disk, so nothing more is acknowledged until the file was opened again.
+//!
+//! Nobody waits for an answer that never comes: when the writer has ended, by an error or by a panic,
+//! everyone who waits is told that the store has stopped.
+
+use std::{
+    future::{Future as _, poll_fn},
+    pin::{Pin, pin},
+    sync::mpsc as blocking,
+    task::{Poll, ready},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, config::DbConfig};
+use tokio::sync::{mpsc, oneshot};
+use windlass_kernel::{Answer, Job, Op, Refusal, TenantId, Timestamp, WorkerId};
+
+use super::{
+    Clock, SqlResult, claim, classify,
+    load::{self, Place},
+    mark::{Mark, Point},
+    names::Names,
+    open::{INCARNATION, SET_INCARNATION},
+    save,
+    work::{Held, Work},
+};
+use crate::{
+    ClaimMany, Error, IdMap, Replies, Reply, Write,
+    commit::{Granted, Needs},
+};
+
+/// How many batches may wait for the writer. The Committer keeps few in flight.
+const REQUESTS_MAX: usize = 64;
+
+/// The way to the writer's thread. Dropping it waits until all that was asked is done.
+pub(super) struct WriterThread {
+    requests: Option<mpsc::Sender<Request>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the writer is asked to do.
+enum Request {
+    Commit(Vec<Write>, oneshot::Sender<Result<Replies, Error>>),
+    RaiseIncarnation(blocking::Sender<Result<(), Error>>),
+}
+
+impl WriterThread {
+    pub(super) fn start(connection: Connection, mark: Mark, clock: Clock) -> Result<Self, Error> {
+        let writer = Writer::new(connection, mark, clock)?;
+        let (requests, inbox) = mpsc::channel(REQUESTS_MAX);
+        let thread = thread::Builder::new()
+            .name("windlass-writer".to_owned())
+            .spawn(move || writer.run(inbox))?;
+        Ok(Self { requests: Some(requests), thread: Some(thread) })
+    }
+
+    /// Has a batch written.
+    pub(super) async fn commit(&self, writes: Vec<Write>) -> Result<Replies, Error> {
+        let (answer, mut answered) = oneshot::channel();
+        let requests = self.requests();
+        requests.send(Request::Commit(writes, answer)).await.map_err(|_| ended())?;
+        // A request that comes in while the writer ends is neither read nor dropped: so look at both.
+        let mut closed = pin!(requests.closed());
+        poll_fn(|context| {
+            if let Poll::Ready(result) = Pin::new(&mut answered).poll(context) {
+                return Poll::Ready(result.unwrap_or_else(|_| Err(ended())));
+            }
+            ready!(closed.as_mut().poll(context));
+            // It may have answered just before it ended.
+            Poll::Ready(answered.try_recv().unwrap_or_else(|_| Err(ended())))
+        })
+        .await
+    }
+
+    /// Has a new incarnation begun.
+    pub(super) fn raise_incarnation(&self) -> Result<(), Error> {
+        let (answer, answered) = blocking::channel();
+        let request = Request::RaiseIncarnation(answer);
+        self.requests().blocking_send(request).map_err(|_| ended())?;
+        answered.recv().map_err(|_| ended())?
+    }
+
+    fn requests(&self) -> &mpsc::Sender<Request> {
+        self.requests.as_ref().expect("it is there until this is dropped")
+    }
+}
+
+impl Drop for WriterThread {
+    fn drop(&mut self) {
+        // Closing the channel ends the writer, after what it has been given.
+        self.requests = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn ended() -> Error {
+    Error::Stopped("its writer has ended".to_owned())
+}
+
+/// What the thread owns.
+struct Writer {
+    connection: Connection,
+    mark: Mark,
+    clock: Clock,
+    names: Names,
+    held: Held,
+    /// A transaction failed: what was remembered may be what was not written.
+    is_unsure: bool,
+    last_event: u64,
+    last_now: Timestamp,
+    incarnation: u32,
+}
+
+const LAST: &str = "SELECT id + count - 1, at FROM log ORDER BY id DESC LIMIT 1";
+
+impl Writer {
+    fn new(connection: Connection, mark: Mark, clock: Clock) -> Result<Self, Error> {
+        let (last_event, at) = connection
+            .query_row(LAST, [], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()
+            .map_err(classify)?
+            .unwrap_or((0, 0));
+        let names = Names::load(&connection).map_err(classify)?;
+        let last_now = Timestamp::from_micros(at);
+        let incarnation = connection.query_row(INCARNATION, [], |row| row.get(0)).optional();
+        let incarnation = incarnation.map_err(classify)?.unwrap_or(0);
+        let (held, is_unsure) = (Held::default(), false);
+        Ok(Self {
+            connection,
+            mark,
+            clock,
+            names,
+            held,
+            is_unsure,
+            last_event,
+            last_now,
+            incarnation,
+        })
+    }
+
+    fn run(mut self, mut inbox: mpsc::Receiver<Request>) {
+        while let Some(request) = inbox.blocking_recv() {
+            let goes_on = match request {
+                Request::Commit(writes, answer) => tell(self.commit(&writes), |result| {
+                    let _ = answer.send(result);
+                }),
+                Request::RaiseIncarnation(answer) => tell(self.raise_incarnation(), |result| {
+                    let _ = answer.send(result);
+                }),
+            };
+            if !goes_on {
+                return self.abandon();
+            }
+        }
+        self.mark.close();
+    }
+
+    /// Leaves the files as they are: what comes after a failure of the disk is for the next start.
+    fn abandon(self) {
+        let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+    }
+
+    fn raise_incarnation(&mut self) -> Result<(), Error> {
+        let next = self.incarnation + 1;
+        self.connection.execute(SET_INCARNATION, [next]).map_err(classify)?;
+        self.incarnation = next;
+        self.note();
+        Ok(())
+    }
+
+    /// Marks how far the history went, before anyone is told.
+    fn note(&mut self) {
+        self.mark.note(Point { incarnation: self.incarnation, event: self.last_event });
+    }
+
+    /// One batch, one transaction.
+    fn commit(&mut self, writes: &[Write]) -> Result<Replies, Error> {
+        if self.is_unsure {
+            self.names = Names::load(&self.connection).map_err(classify)?;
+            self.held = Held::default();
+            self.is_unsure = false;
+        }
+        // The clock never goes back, whatever the machine's does.
+        let now = (self.clock)().max(self.last_now);
+        let done = self.transact(writes, now).map_err(|error| {
+            self.is_unsure = true;
+            classify(error)
+        })?;
+        self.last_now = now;
+        self.last_event = done.last_event;
+        self.held.update(done.jobs, &done.places);
+        self.note();
+        Ok(done.replies)
+    }
+
+    fn transact(&mut self, writes: &[Write], now: Timestamp) -> SqlResult<Done> {
+        let transaction =
+            self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut work = Work::new(self.incarnation, &mut self.names, &self.held);
+        load::load(&transaction, &Needs::of(writes), &mut work)?;
+        let mut replies: Vec<Option<Result<Reply, Refusal>>> = vec![None; writes.len()];
+        for (write, reply) in writes.iter().zip(&mut replies) {
+            match (write.check(), write) {
+                (Err(refusal), _) => *reply = Some(Err(refusal)),
+                (Ok(()), Write::Op { tenant, op }) => {
+                    *reply = Some(apply(&transaction, tenant, op, &mut work, now)?);
+                }
+                (Ok(()), Write::Claim(_) | Write::RenewSession { .. }) => {}
+            }
+        }
+        let mut granted = Vec::new();
+        for (place, write) in writes.iter().enumerate() {
+            if replies[place].is_some() {
+                continue;
+            }
+            match write {
+                Write::Op { .. } => {}
+                Write::Claim(wanted) => {
+                    granted.push((place, claim_many(&transaction, wanted, &mut work, now)?));
+                }
+                Write::RenewSession { worker, lease } => {
+                    replies[place] = Some(renew(&transaction, worker, *lease, &mut work, now)?);
+                }
+            }
+        }
+        let Work { set, mut places, names, .. } = work;
+        let (changes, jobs) = set.finish();
+        let last_event =
+            save::save(&transaction, &changes, &jobs, &mut places, names, self.last_event, now)?;
+        for (place, ids) in granted {
+            let load = |(id, payload): claim::Grant| {
+                let load = || load::load_payload(&transaction, places[&id].seq);
+                let payload = payload.map_or_else(load, Ok)?;
+                Ok(Granted { job: jobs[&id].clone(), payload })
+            };
+            let leases: SqlResult<Vec<Granted>> = ids.into_iter().map(load).collect();
+            replies[place] = Some(Ok(Reply::Granted(leases?)));
+        }
+        transaction.commit()?;
+        let replies = replies.into_iter().map(|reply| reply.expect("each write was answered"));
+        Ok(Done { replies: replies.collect(), jobs, places, last_event })
+    }
+}
+
+/// Gives an answer, and says whether the writer may go on after it.
+fn tell<T>(result: Result<T, Error>, answer: impl FnOnce(Result<T, Error>)) -> bool {
+    let stops = matches!(result, Err(Error::Stopped(_) | Error::Damaged(_)));
+    answer(result);
+    !stops
+}
+
+/// An op on one job. A claim by name begins a session like any other.
+fn apply(
+    connection: &Connection,
+    tenant: &TenantId,
+    op: &Op,
+    work: &mut Work<'_>,
+    now: Timestamp,
+) -> SqlResult<Result<Reply, Refusal>> {
+    let applied = work.set.apply(tenant, op, now);
+    if let (Op::Claim(claim), Ok(Answer { recorded: false, .. })) = (op, &applied) {
+        let until = now.plus(claim.lease);
+        work.names.lease_session(connection, &claim.worker, until, now)?;
+        let renewals = work.names().session_of(&claim.worker).map_or(0, |(_, it)| it.renewals);
+        // A job that this very commit makes was not loaded.
+        work.places.entry(claim.job_id).or_insert_with(Place::new).lease_seen = renewals;
+    }
+    Ok(applied.map(Reply::Answer))
+}
+
+/// Grants a claim, and keeps its session alive for as long as the leases last.
+fn claim_many(
+    connection: &Connection,
+    wanted: &ClaimMany,
+    work: &mut Work<'_>,
+    now: Timestamp,
+) -> SqlResult<Vec<claim::Grant>> {
+    let granted = claim::claim(connection, wanted, work, now)?;
+    if !granted.is_empty() {
+        let until = now.plus(wanted.lease);
+        work.names.lease_session(connection, &wanted.worker, until, now)?;
+    }
+    Ok(granted)
+}
+
+fn renew(
+    connection: &Connection,
+    worker: &WorkerId,
+    lease: Duration,
+    work: &mut Work<'_>,
+    now: Timestamp,
+) -> SqlResult<Result<Reply, Refusal>> {
+    let Some((id, session)) = work.names().session_of(worker) else {
+        return Ok(Err(Refusal::NotFound { what: "session" }));
+    };
+    let session = session.renewed(lease, now);
+    let until = session.until;
+    work.names.renew_session(connection, session, now)?;
+    let rows = load::load_jobs_of_session(connection, id, work.names())?;
+    let jobs: Vec<&Job> = work.held_now(&rows, worker).collect();
+    let held = jobs.iter().map(|job| job.id).collect();
+    let unwanted = jobs.iter().filter(|job| job.cancel.is_some());
+    let cancelled = unwanted.map(|job| job.id).collect();
+    Ok(Ok(Reply::Renewed { until, cancelled, held }))
+}
+
+/// What a transaction did.
+struct Done {
+    replies: Replies,
+    jobs: IdMap<Job>,
+    places: IdMap<Place>,
+    last_event: u64,
+}

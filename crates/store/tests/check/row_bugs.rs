@@ -1,0 +1,223 @@
+//! Bugs in what is kept: rows, leases, keys, tasks and dead letters.
+
+use serde_json::json;
+use windlass_kernel::JobId;
+use windlass_store::check::Rule;
+
+use crate::{
+    history_bugs::{ATTEMPT, FACT, add, plant},
+    plant::Planted,
+};
+
+/// Damages the first such job's row.
+fn spoil(victim: &str, change: &str, rules: &[Rule]) {
+    let sql = format!(
+        "UPDATE jobs SET {change} WHERE seq = (SELECT seq FROM jobs WHERE {victim} LIMIT 1)"
+    );
+    plant(&sql, rules);
+}
+
+#[test]
+fn a_row_changes_without_an_event() {
+    spoil("state = 'succeeded'", "started_at = started_at + 1", &[Rule::Fold]);
+    spoil("state = 'cancelled'", "claim_id = zeroblob(16)", &[Rule::Fold]);
+}
+
+#[test]
+fn a_version_is_one_too_many() {
+    spoil("state = 'queued'", "version = version + 1", &[Rule::Version]);
+}
+
+#[test]
+fn a_queued_job_has_no_place_in_its_queue() {
+    spoil("state = 'queued'", "ready_rank = NULL", &[Rule::Reachable]);
+}
+
+#[test]
+fn a_queued_job_has_the_wrong_place_in_its_queue() {
+    spoil("state = 'queued'", "ready_rank = ready_rank + 1", &[Rule::Reachable]);
+}
+
+#[test]
+fn a_queued_job_is_in_another_group() {
+    spoil("state = 'queued'", "group_id = 1 + group_id % 2", &[Rule::Reachable]);
+}
+
+#[test]
+fn a_scheduled_job_has_no_timer() {
+    spoil("state = 'scheduled'", "timer_at = NULL", &[Rule::Reachable]);
+}
+
+#[test]
+fn an_ended_job_still_has_a_timer() {
+    spoil("state = 'succeeded'", "timer_at = 1", &[Rule::Reachable]);
+}
+
+#[test]
+fn a_retry_is_due_at_no_time() {
+    let rules = [Rule::RetryTime, Rule::Fold];
+    spoil("state = 'retry_scheduled'", "next_retry_at = NULL", &rules);
+    spoil("state = 'queued'", "next_retry_at = 1", &rules);
+}
+
+#[test]
+fn a_job_waits_in_the_queue() {
+    let with =
+        "rest = json_set(coalesce(rest, '{}'), '$.wait', json('{\"on\":{\"signal\":\"x\"}}'))";
+    spoil("state = 'queued'", with, &[Rule::Wait, Rule::Fold]);
+}
+
+#[test]
+fn a_lease_has_no_session() {
+    spoil("state = 'running'", "lease_session = 999999", &[Rule::Lease]);
+}
+
+#[test]
+fn a_running_job_has_no_lease() {
+    let none = "lease_session = NULL, lease_until = NULL, lease_alone = NULL, lease_seen = NULL,
+        lease_beat_at = NULL";
+    spoil("state = 'running' AND timer_at IS NULL", none, &[Rule::Lease]);
+}
+
+#[test]
+fn a_queued_job_is_leased() {
+    spoil("state = 'queued'", "lease_session = 1", &[Rule::Lease]);
+}
+
+#[test]
+fn a_payload_is_exchanged() {
+    spoil("payload IS NOT NULL", "payload = '{\"n\":77}'", &[Rule::Payload]);
+}
+
+#[test]
+fn a_result_is_lost() {
+    plant("UPDATE outputs SET result = NULL WHERE result IS NOT NULL", &[Rule::Payload]);
+}
+
+#[test]
+fn a_key_is_used_twice() {
+    let key = "idempotency_scope = 'default'";
+    let planted = Planted::new();
+    let job = planted.victim(&format!("{key} AND tenant = 'acme'"));
+    let same = format!(
+        "UPDATE jobs SET idempotency_key = (SELECT idempotency_key FROM jobs
+            WHERE {key} AND tenant = 'acme' ORDER BY seq DESC LIMIT 1)
+         WHERE seq = (SELECT seq FROM jobs WHERE {key} AND tenant = 'acme' ORDER BY seq LIMIT 1)"
+    );
+    let planted = planted.plant(&same);
+    let created = planted.spec_digest(job);
+    planted
+        .retell(job, |history| history[0].line[FACT]["created"] = json!(created))
+        .check_names(&[Rule::KeyUnique]);
+}
+
+#[test]
+fn an_attempt_is_made_twice() {
+    let planted = Planted::new();
+    let job = planted.victim(
+        "task_given = 1 AND state IN ('queued', 'succeeded', 'cancelled', 'running')
+         AND NOT EXISTS (SELECT 1 FROM outputs WHERE outputs.seq = jobs.seq) AND retry_count = 0
+         AND EXISTS (SELECT 1 FROM jobs AS other WHERE other.tenant = jobs.tenant
+            AND other.task_id = jobs.task_id AND other.attempt = jobs.attempt - 1)",
+    );
+    let id = job.as_u128();
+    planted
+        .plant(&format!("UPDATE jobs SET attempt = attempt - 1 WHERE id = x'{id:032x}'"))
+        .retell(job, |history| {
+            add(&mut history[0].line[FACT]["attempt"], -1);
+            history.iter_mut().for_each(|told| add(&mut told.line[ATTEMPT], -1));
+        })
+        .check_names(&[Rule::AttemptUnique]);
+}
+
+#[test]
+fn a_task_has_two_jobs_at_once() {
+    let planted = Planted::new();
+    let mine = "state = 'queued' AND task_given = 0 AND tenant = 'acme'";
+    let first = planted.victim(mine);
+    let other = planted.victim(&format!("{mine} AND id <> x'{:032x}'", first.as_u128()));
+    let planted = planted.plant(&format!(
+        "UPDATE jobs SET task_given = 1, task_id = x'{0:032x}', attempt = attempt + 50
+         WHERE id = x'{1:032x}';
+         INSERT INTO tasks (tenant, task_id, next_attempt) VALUES ('acme', x'{0:032x}', 99)",
+        first.as_u128(),
+        other.as_u128()
+    ));
+    let created = planted.spec_digest(other);
+    planted
+        .retell(other, |history| {
+            history[0].line[FACT]["created"] = json!(created);
+            add(&mut history[0].line[FACT]["attempt"], 50);
+            history.iter_mut().for_each(|told| add(&mut told.line[ATTEMPT], 50));
+        })
+        .check_names(&[Rule::TaskActive]);
+}
+
+#[test]
+fn a_task_would_make_an_attempt_again() {
+    plant("UPDATE tasks SET next_attempt = next_attempt - 1", &[Rule::TaskNext]);
+}
+
+#[test]
+fn a_task_has_no_row() {
+    plant("DELETE FROM tasks WHERE typeof(task_id) = 'text'", &[Rule::TaskNext]);
+}
+
+#[test]
+fn a_failed_job_has_no_letter() {
+    plant("DELETE FROM dlq_items WHERE state = 'open'", &[Rule::OneLetter]);
+}
+
+#[test]
+fn a_letter_has_no_job() {
+    let job = JobId::from_u128(1 << 100);
+    let (id, dlq) = (job.as_u128(), job.to_string().replace("job_", "dlq_"));
+    let sql = format!(
+        "INSERT INTO dlq_items SELECT x'{id:032x}', tenant, x'{id:032x}', state, code, created_at,
+            requeued_as, closed_at, json_set(letter, '$.id', '{dlq}', '$.job_id', '{job}')
+         FROM dlq_items WHERE state = 'open' LIMIT 1"
+    );
+    plant(&sql, &[Rule::OneLetter]);
+}
+
+#[test]
+fn a_letter_says_something_else_than_its_job() {
+    plant("UPDATE dlq_items SET letter = json_set(letter, '$.attempt', 77)", &[Rule::LetterTrue]);
+    plant("UPDATE dlq_items SET code = 'OTHER' WHERE state = 'open'", &[Rule::LetterTrue]);
+}
+
+#[test]
+fn one_person_discards_a_letter() {
+    plant("DELETE FROM approvals WHERE step = 'approved'", &[Rule::TwoPeople]);
+    let same = "
+        CREATE TABLE careless AS SELECT * FROM approvals; DROP TABLE approvals;
+        ALTER TABLE careless RENAME TO approvals;
+        UPDATE approvals SET principal = (SELECT principal FROM approvals AS first
+            WHERE first.dlq_id = approvals.dlq_id AND first.step = 'requested')";
+    plant(same, &[Rule::TwoPeople]);
+}
+
+#[test]
+fn a_letter_is_discarded_without_a_reason() {
+    plant("UPDATE approvals SET reason = ' ' WHERE step = 'approved'", &[Rule::TwoPeople]);
+}
+
+#[test]
+fn a_requeued_letter_names_a_job_that_came_from_elsewhere() {
+    let other = "(SELECT id FROM jobs WHERE seq = 1)";
+    let sql = format!(
+        "UPDATE dlq_items SET requeued_as = {other}, letter = json_set(letter, '$.requeued_as',
+            (SELECT json_extract(letter, '$.requeued_as') FROM dlq_items AS first
+             WHERE first.requeued_as IS NOT NULL LIMIT 1))
+         WHERE id = (SELECT id FROM dlq_items WHERE requeued_as IS NOT NULL ORDER BY id DESC LIMIT 1)"
+    );
+    plant(&sql, &[Rule::Requeued, Rule::LetterTrue]);
+}
+
+#[test]
+fn an_index_does_not_fit_its_table() {
+    let sql = "PRAGMA writable_schema = ON;
+        UPDATE sqlite_schema SET sql = replace(sql, 'created_at)', 'closed_at)')
+        WHERE name = 'dlq_items_list'";
+    plant(sql, &[Rule::Integrity]);
+}

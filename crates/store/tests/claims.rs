@@ -1,0 +1,224 @@
+//! Claims and sessions: who gets what, told once more, and renewed.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod common;
+
+use std::{collections::HashSet, time::Duration};
+
+use common::*;
+use windlass_kernel::{
+    Event, Jitter, JobId, State,
+    job::Priority,
+    ops::{Cancel, Claim, Expire, Expiry, NewJob, Outcome},
+};
+use windlass_store::{Reply, Store, Write};
+
+fn events(test: &TestStore, id: JobId) -> Vec<Event> {
+    test.wait(test.store.events(id))
+}
+
+#[test]
+fn a_claim_over_several_queues_takes_the_best() {
+    let test = TestStore::new();
+    for number in 0..25u128 {
+        let queue = queue(["mail", "bills", "calls"][(number % 3) as usize]);
+        // The order of priorities has nothing to do with the order of creation.
+        let priority = Priority((number * 7 % 25).try_into().unwrap());
+        test.enqueue(number + 1, NewJob { queue, priority, ..plain() });
+    }
+    let mut all = wanted("w1", 1, 10);
+    all.queues = ["mail", "bills", "calls"].map(queue).to_vec();
+    let got = granted(&test.write(Write::Claim(all)).unwrap());
+    let mut priorities: Vec<i16> = got.iter().map(|it| it.job.spec.priority.0).collect();
+    priorities.sort_unstable();
+    assert_eq!(priorities, (0..10).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_queue_that_is_named_twice_counts_once() {
+    let test = TestStore::new();
+    for number in 1..=3 {
+        test.enqueue(number, plain());
+    }
+    let mut twice = wanted("w1", 1, 10);
+    twice.queues.push(queue(NewJob::DEFAULT_NAME));
+    let got = granted(&test.write(Write::Claim(twice)).unwrap());
+    assert_eq!(got.len(), 3);
+    for got in got {
+        let numbers: Vec<u64> = events(&test, got.job.id).iter().map(|it| it.number).collect();
+        assert_eq!(numbers, [1, 2, 3]);
+    }
+}
+
+#[test]
+fn the_same_claim_again_gets_the_same_leases() {
+    let test = TestStore::new();
+    for number in 1..=6 {
+        test.enqueue(number, plain());
+    }
+    let ids = |got: &[windlass_store::Granted]| -> HashSet<JobId> {
+        got.iter().map(|it| it.job.id).collect()
+    };
+    let first = test.claim("w1", 1, 2);
+    let again = test.claim("w1", 1, 2);
+    assert_eq!(ids(&first), ids(&again));
+    assert_eq!(again[0].job.epoch, first[0].job.epoch);
+    assert_eq!(test.job(first[0].job.id).lease_count, 1);
+
+    // In one batch, too.
+    let replies = test.commit(vec![claim_many("w1", 2, 2), claim_many("w1", 2, 2)]);
+    let [one, other] = [&replies[0], &replies[1]].map(|it| granted(it.as_ref().unwrap()));
+    assert_eq!(one.len(), 2);
+    assert_eq!(ids(&one), ids(&other));
+
+    // What it has given back in the meantime is no longer its own.
+    let done = settle(first[0].job.id, first[0].job.epoch, succeeded());
+    let replies = test.commit(vec![write(done), claim_many("w1", 1, 2)]);
+    let left = granted(replies[1].as_ref().unwrap());
+    assert_eq!(ids(&left), HashSet::from([first[1].job.id]));
+}
+
+#[test]
+fn a_claim_may_ask_for_all_there_is() {
+    let test = TestStore::new();
+    test.enqueue(1, plain());
+    let first = test.claim("w1", 1, usize::MAX).remove(0).job;
+    test.enqueue(2, plain());
+    // What the same batch touched is left for the next claim.
+    let done = write(settle(first.id, first.epoch, succeeded()));
+    let replies =
+        test.commit(vec![done, write(enqueue(3, plain())), claim_many("w1", 2, usize::MAX)]);
+    assert_eq!(granted(replies[2].as_ref().unwrap()).len(), 1);
+    assert_eq!(test.claim("w1", 3, usize::MAX).len(), 1);
+}
+
+#[test]
+fn a_claim_that_comes_late_once_more_does_not_take_its_job_again() {
+    let test = TestStore::new();
+    let id = test.enqueue(1, plain());
+    let epoch = test.claim("w1", 1, 1)[0].job.epoch;
+    let (version, what, jitter) = (test.job(id).version, Expiry::DeadSession, Jitter::NONE);
+    test.op(Expire { job_id: id, version, what, jitter }).unwrap();
+    assert!(test.claim("w1", 1, 1).is_empty());
+    assert_eq!(test.job(id).state, State::Interrupted);
+    assert!(test.claim("w1", 2, 1)[0].job.epoch > epoch);
+}
+
+/// A job that was interrupted twice, and has waited for less than the patience of workers.
+fn poison(test: &TestStore, number: u128) -> JobId {
+    let id = test.enqueue(number, NewJob { priority: Priority(-1), ..plain() });
+    for claim in 1..=2 {
+        let got = test.claim("w0", number * 1000 + claim, 1);
+        assert_eq!(got[0].job.id, id);
+        let (version, what) = (test.job(id).version, Expiry::DeadSession);
+        let jitter = Jitter::NONE;
+        test.op(Expire { job_id: id, version, what, jitter }).unwrap();
+    }
+    id
+}
+
+#[test]
+fn a_job_that_kills_its_workers_is_granted_alone() {
+    let test = TestStore::new();
+    let poison = poison(&test, 1);
+    for number in 2..=4 {
+        test.enqueue(number, plain());
+    }
+    let got = test.claim("w1", 1, 10);
+    assert_eq!(got.iter().map(|it| it.job.id).collect::<Vec<_>>(), [poison]);
+    assert!(got[0].job.lease.as_ref().unwrap().alone);
+    assert!(test.claim("w1", 2, 10).is_empty(), "it gets nothing beside it");
+    assert_eq!(test.claim("w2", 3, 10).len(), 3);
+    test.op(settle(poison, got[0].job.epoch, succeeded())).unwrap();
+    test.enqueue(5, plain());
+    assert_eq!(test.claim("w1", 4, 10).len(), 1);
+}
+
+#[test]
+fn a_job_that_kills_its_workers_is_granted_alone_in_one_batch_too() {
+    let test = TestStore::new();
+    let poison = poison(&test, 1);
+    test.enqueue(2, plain());
+    let replies = test.commit(vec![claim_many("w1", 1, 10), claim_many("w1", 2, 10)]);
+    let got: Vec<_> = replies.iter().map(|it| granted(it.as_ref().unwrap())).collect();
+    assert_eq!(got[0].iter().map(|it| it.job.id).collect::<Vec<_>>(), [poison]);
+    assert!(got[1].is_empty(), "it got something beside it");
+
+    // And whoever settles it can have the next at once.
+    let done = write(settle(poison, got[0][0].job.epoch, succeeded()));
+    let replies = test.commit(vec![done, claim_many("w1", 3, 10)]);
+    assert_eq!(granted(replies[1].as_ref().unwrap()).len(), 1);
+}
+
+fn renew(by: &str, lease: Duration) -> Write {
+    Write::RenewSession { worker: worker(by), lease }
+}
+
+#[test]
+fn a_session_renews_all_its_leases_and_they_are_counted() {
+    let test = TestStore::new();
+    for number in 1..=4 {
+        test.enqueue(number, plain());
+    }
+    let early = test.claim("w1", 1, 2);
+    let other = test.claim("w2", 2, 1);
+    test.pass(Duration::from_secs(30));
+    let until = test.now().plus(LEASE);
+    let Ok(Reply::Renewed { until: told, cancelled, held }) = test.write(renew("w1", LEASE)) else {
+        panic!("the renewal was not answered")
+    };
+    assert_eq!((told, cancelled.len(), held.len()), (until, 0, 2));
+    let late = test.claim("w1", 3, 1);
+    test.write(renew("w1", LEASE)).unwrap();
+
+    let lease = |got: &windlass_store::Granted| {
+        let job = test.job(got.job.id);
+        (job.lease.unwrap().until, job.lease_count)
+    };
+    assert_eq!([lease(&early[0]), lease(&early[1])], [(until, 3); 2]);
+    assert_eq!(lease(&late[0]), (until, 2));
+    assert_eq!(lease(&other[0]).1, 1);
+    // Nothing of it is history.
+    assert_eq!(events(&test, early[0].job.id).len(), 3);
+    // What was counted stays when the lease is gone.
+    let id = early[0].job.id;
+    test.op(settle(id, early[0].job.epoch, failed_for_now())).unwrap();
+    assert_eq!(test.job(id).lease_count, 3);
+}
+
+#[test]
+fn a_renewal_tells_what_is_to_be_cancelled_and_what_was_taken() {
+    let test = TestStore::new();
+    for number in 1..=3 {
+        test.enqueue(number, plain());
+    }
+    let got = test.claim("w1", 1, 3);
+    let (job_id, grace) = (got[0].job.id, Duration::from_secs(30));
+    let by = person("ann");
+    test.op(Cancel { job_id, force: false, grace, reason: None, by }).unwrap();
+    let cancelled_outcome = Outcome::Cancelled { reason: None };
+    // A settle in the same batch counts before the renewal, and a claim is part of it.
+    let done = write(settle(got[1].job.id, got[1].job.epoch, cancelled_outcome));
+    let replies = test.commit(vec![done, renew("w1", LEASE)]);
+    let Ok(Reply::Renewed { cancelled, held, .. }) = &replies[1] else {
+        panic!("the renewal was not answered")
+    };
+    assert_eq!(cancelled, &[got[0].job.id]);
+    let held: HashSet<JobId> = held.iter().copied().collect();
+    assert_eq!(held, HashSet::from([got[0].job.id, got[2].job.id]));
+}
+
+#[test]
+fn sessions_and_claims_that_make_no_sense_are_refused() {
+    let test = TestStore::new();
+    test.enqueue(1, plain());
+    let unknown = test.write(renew("w9", LEASE)).unwrap_err();
+    assert_eq!(unknown.code(), "NOT_FOUND");
+    for lease in [Duration::from_millis(99), Claim::LEASE_MAX + Duration::from_millis(1)] {
+        let mut claim = wanted("w1", 1, 1);
+        claim.lease = lease;
+        for write in [Write::Claim(claim), renew("w1", lease)] {
+            assert_eq!(test.write(write).unwrap_err().code(), "INVALID_INPUT");
+        }
+    }
+}

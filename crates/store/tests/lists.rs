@@ -1,0 +1,81 @@
+//! Lists: whatever is there is found, page by page, also while others write.
+
+mod common;
+
+use windlass_kernel::{
+    JobId, Kind, State, Tag, TenantId, Timestamp,
+    ops::{Cancel, NewJob},
+};
+use windlass_store::{
+    Store as _,
+    read::{Cursor, JobFilter},
+};
+
+use crate::common::{START, TestStore, person, plain, queue, tenant};
+
+fn ids(test: &TestStore, filter: JobFilter, cursor: Cursor) -> (Vec<u128>, Option<u64>) {
+    let page = test.wait(test.store.jobs(filter, cursor));
+    (page.items.iter().map(|job| job.id.as_u128()).collect(), page.next)
+}
+
+#[test]
+fn pages_cover_everything_once_newest_first_while_others_write() {
+    let test = TestStore::new();
+    for number in 1..=25 {
+        test.enqueue(number, plain());
+    }
+    let mut found = Vec::new();
+    let mut from = None;
+    loop {
+        let cursor = Cursor { from, limit: 10 };
+        let (page, next) = ids(&test, JobFilter::of(tenant()), cursor);
+        found.extend(page);
+        test.enqueue(1_000 + found.len() as u128, plain());
+        from = next;
+        if from.is_none() {
+            break;
+        }
+    }
+    assert_eq!(found, (1..=25).rev().collect::<Vec<u128>>());
+}
+
+#[test]
+fn a_filter_takes_what_has_all_that_is_asked_for() {
+    let test = TestStore::new();
+    let tag = || Tag::new("vip").unwrap();
+    let sms = || Kind::new("sms").unwrap();
+    test.enqueue(1, plain());
+    test.enqueue(2, NewJob { tags: vec![tag()], ..plain() });
+    test.enqueue(3, NewJob { queue: queue("slow"), ..plain() });
+    test.enqueue(4, NewJob { kind: sms(), ..plain() });
+    let (job_id, force, reason) = (JobId::from_u128(1), false, None);
+    let (grace, by) = (Cancel::GRACE_DEFAULT, person("ann"));
+    test.op(Cancel { job_id, force, grace, reason, by }).unwrap();
+    let all = || JobFilter::of(tenant());
+    let cursor = Cursor { from: None, limit: 10 };
+    let check = |filter, expected: &[u128]| assert_eq!(ids(&test, filter, cursor).0, expected);
+    check(all(), &[4, 3, 2, 1]);
+    check(JobFilter { states: vec![State::Cancelled], ..all() }, &[1]);
+    check(JobFilter { tag: Some(tag()), ..all() }, &[2]);
+    check(JobFilter { queue: Some(queue("slow")), ..all() }, &[3]);
+    check(JobFilter { kind: Some(sms()), ..all() }, &[4]);
+    let start = Timestamp::from_micros(START);
+    check(JobFilter { created_before: Some(start), ..all() }, &[]);
+    check(JobFilter { created_from: Some(start), ..all() }, &[4, 3, 2, 1]);
+    check(JobFilter::of(TenantId::new("nobody").unwrap()), &[]);
+}
+
+#[test]
+fn counts_sessions_and_the_oldest_ready_job_are_told() {
+    let test = TestStore::new();
+    test.enqueue(1, plain());
+    test.enqueue(2, plain());
+    let oldest = test.wait(test.store.oldest_ready());
+    assert_eq!((oldest.len(), oldest[0].since), (1, Timestamp::from_micros(START)));
+    test.claim("w1", 1, 1);
+    let counts = test.wait(test.store.counts());
+    let count = |state: &str| ("default".to_owned(), state.to_owned(), 1);
+    assert_eq!(counts, [count("queued"), count("running")]);
+    let sessions = test.wait(test.store.sessions());
+    assert_eq!((sessions[0].worker.as_str(), sessions[0].held), ("w1", 1));
+}

@@ -1,0 +1,225 @@
+//! Races: many at once, and what each of them is told agrees with the history.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod common;
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use common::*;
+use windlass_kernel::{
+    Answer, Cause, Event, IdempotencyKey, IdempotencyScope, JobId, Refusal, State,
+    ops::{Cancel, Claim, Idempotency, NewJob},
+};
+use windlass_store::{Reply, Store, Write, read::FeedEvent};
+
+const MANY: usize = 64;
+
+/// Commits each write by itself, all at once, and gives back what each was told, in their order.
+fn at_once(test: &TestStore, writes: Vec<Write>) -> Vec<Result<Reply, Refusal>> {
+    let start = Arc::new(tokio::sync::Semaphore::new(0));
+    let tasks: Vec<_> = writes
+        .into_iter()
+        .map(|write| {
+            let (store, start) = (test.store.clone(), start.clone());
+            test.runtime.spawn(async move {
+                let _go = start.acquire().await.unwrap();
+                store.commit(vec![write]).await.unwrap().remove(0)
+            })
+        })
+        .collect();
+    start.add_permits(tasks.len());
+    tasks.into_iter().map(|task| test.runtime.block_on(task).unwrap()).collect()
+}
+
+fn answers(replies: Vec<Result<Reply, Refusal>>) -> Vec<Result<Answer, Refusal>> {
+    replies.into_iter().map(|reply| reply.map(|reply| answer(&reply))).collect()
+}
+
+fn codes(refusals: &[Refusal]) -> HashSet<&'static str> {
+    refusals.iter().map(Refusal::code).collect()
+}
+
+fn events(test: &TestStore, id: JobId) -> Vec<Event> {
+    test.wait(test.store.events(id))
+}
+
+fn causes(test: &TestStore, id: JobId) -> Vec<Cause> {
+    events(test, id).iter().map(|event| event.cause).collect()
+}
+
+#[test]
+fn of_many_workers_one_gets_the_job() {
+    let test = TestStore::new();
+    let id = test.enqueue(1, plain());
+    let claims = (0..MANY).map(|it| claim_many(&format!("w{it}"), it as u128, 3)).collect();
+    let got = at_once(&test, claims);
+    let got: Vec<_> = got.iter().map(|reply| granted(reply.as_ref().unwrap())).collect();
+    let winners: Vec<_> = got.iter().flatten().collect();
+    assert_eq!(winners.len(), 1);
+    assert_eq!(test.job(id), winners[0].job);
+    assert_eq!(causes(&test, id), [Cause::Enqueued, Cause::WorkerClaim, Cause::Started]);
+}
+
+#[test]
+fn of_many_claims_by_name_one_gets_the_job() {
+    let test = TestStore::new();
+    let job_id = test.enqueue(1, plain());
+    let claim = |number: usize| {
+        let claim_id = windlass_kernel::ids::ClaimId::from_u128(number as u128 + 1);
+        let worker = worker(&format!("w{number}"));
+        let (lease, trace_id) = (LEASE, None);
+        write(Claim { job_id, claim_id, worker, trace_id, lease, start: true, alone: false })
+    };
+    let (won, lost): (Vec<_>, Vec<_>) = answers(at_once(&test, (0..MANY).map(claim).collect()))
+        .into_iter()
+        .partition(Result::is_ok);
+    let lost: Vec<Refusal> = lost.into_iter().map(Result::unwrap_err).collect();
+    assert_eq!((won.len(), codes(&lost)), (1, HashSet::from(["INVALID_TRANSITION"])));
+    assert_eq!(test.job(job_id).lease_count, 1);
+}
+
+#[test]
+fn of_two_settles_one_counts() {
+    let test = TestStore::new();
+    for number in 1..=20 {
+        let id = test.enqueue(number, plain());
+        let epoch = test.claim("w1", number, 1)[0].job.epoch;
+        let outcomes = [succeeded(), failed_for_good()];
+        let states = [State::Succeeded, State::Failed];
+        let told = outcomes.map(|outcome| write(settle(id, epoch, outcome))).to_vec();
+        let told = answers(at_once(&test, told));
+        let winner = told.iter().position(Result::is_ok).expect("one of them counts");
+        assert_eq!(told[1 - winner], Err(Refusal::StaleAttempt));
+        assert_eq!(test.job(id).state, states[winner]);
+        let ends = events(&test, id).into_iter().filter(|event| event.to.is_end());
+        assert_eq!(ends.map(|event| event.to).collect::<Vec<_>>(), [states[winner]]);
+    }
+}
+
+#[test]
+fn the_same_settle_from_many_sides_counts_once() {
+    let test = TestStore::new();
+    let id = test.enqueue(1, plain());
+    let epoch = test.claim("w1", 1, 1)[0].job.epoch;
+    let told = answers(at_once(&test, vec![write(settle(id, epoch, succeeded())); MANY]));
+    let told: Vec<Answer> = told.into_iter().map(Result::unwrap).collect();
+    assert!(told.iter().all(|answer| answer.state == State::Succeeded));
+    assert_eq!(told.iter().filter(|answer| !answer.recorded).count(), 1);
+    assert_eq!(events(&test, id).len(), 4);
+}
+
+#[test]
+fn a_cancel_against_a_settle_is_told_as_it_happened() {
+    let test = TestStore::new();
+    for number in 1..=20 {
+        let id = test.enqueue(number, plain());
+        let epoch = test.claim("w1", number, 1)[0].job.epoch;
+        let (force, grace) = (true, Duration::ZERO);
+        let cancel = Cancel { job_id: id, force, grace, reason: None, by: person("ann") };
+        let mut writes = vec![write(cancel), write(settle(id, epoch, succeeded()))];
+        let mut ends = [State::Cancelled, State::Succeeded];
+        if number % 2 == 0 {
+            writes.reverse();
+            ends.reverse();
+        }
+        let told = answers(at_once(&test, writes));
+        let winner = told.iter().position(Result::is_ok).expect("one of them counts");
+        let loser = match ends[1 - winner] {
+            State::Succeeded => Refusal::StaleAttempt.code(),
+            _ => "INVALID_TRANSITION",
+        };
+        assert_eq!(told[1 - winner].as_ref().unwrap_err().code(), loser);
+        assert_eq!(test.job(id).state, ends[winner]);
+        assert_eq!(events(&test, id).last().unwrap().to, ends[winner]);
+    }
+}
+
+#[test]
+fn one_key_from_many_sides_is_one_job() {
+    let test = TestStore::new();
+    let key = Idempotency::Key {
+        scope: IdempotencyScope::new("orders").unwrap(),
+        key: IdempotencyKey::new("order-1").unwrap(),
+    };
+    let new = || NewJob { idempotency: key.clone(), ..plain() };
+    let writes = (1..=MANY).map(|it| write(enqueue(it as u128, new()))).collect();
+    let told: Vec<Answer> =
+        answers(at_once(&test, writes)).into_iter().map(Result::unwrap).collect();
+    let ids: HashSet<JobId> = told.iter().map(|answer| answer.job_id).collect();
+    assert_eq!(ids.len(), 1);
+    assert_eq!(told.iter().filter(|answer| answer.recorded).count(), MANY - 1);
+    assert_eq!(test.wait(test.store.open_jobs()).len(), 1);
+}
+
+#[test]
+fn everyone_gets_their_own_answers_in_order() {
+    let test = TestStore::new();
+    let batch = |task: u128| -> Vec<Write> {
+        (0..5).map(|it| write(enqueue(task * 100 + it, plain()))).collect()
+    };
+    let tasks: Vec<_> = (1..=MANY as u128)
+        .map(|task| {
+            let (store, writes) = (test.store.clone(), batch(task));
+            test.runtime.spawn(async move { store.commit(writes).await.unwrap() })
+        })
+        .collect();
+    for (task, handle) in (1..).zip(tasks) {
+        let told = answers(test.runtime.block_on(handle).unwrap());
+        let ids: Vec<u128> = told.into_iter().map(|it| it.unwrap().job_id.as_u128()).collect();
+        assert_eq!(ids, (0..5).map(|it| task * 100 + it).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_refused_write_does_not_fail_its_neighbours() {
+    let test = TestStore::new();
+    let wrong = settle(JobId::from_u128(9), windlass_kernel::Epoch::new(1), succeeded());
+    let writes = vec![write(enqueue(1, plain())), write(wrong), write(enqueue(2, plain()))];
+    let told = answers(test.commit(writes));
+    assert_eq!(told[1].as_ref().unwrap_err().code(), "NOT_FOUND");
+    assert!(told[0].is_ok() && told[2].is_ok());
+    assert_eq!(test.wait(test.store.open_jobs()).len(), 2);
+}
+
+#[test]
+fn a_follower_of_the_feed_misses_nothing_and_repeats_nothing() {
+    let test = TestStore::new();
+    let writers: Vec<_> = (1..=8u128)
+        .map(|writer| {
+            let store = test.store.clone();
+            test.runtime.spawn(async move {
+                for number in 0..25 {
+                    let id = writer * 1000 + number * 3;
+                    // Commits of different lengths, and of two tenants.
+                    let mut writes: Vec<Write> =
+                        (0..=number % 3).map(|it| write(enqueue(id + it, plain()))).collect();
+                    let mut other = enqueue(id + 500, plain());
+                    other.tenant = windlass_kernel::TenantId::new("other").unwrap();
+                    writes.push(Write::Op { tenant: other.tenant.clone(), op: other.into() });
+                    store.commit(writes).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    let total = 8 * (0..25).map(|number| number % 3 + 2).sum::<u64>();
+    let mut seen: Vec<FeedEvent> = Vec::new();
+    let mut page = 1;
+    while (seen.len() as u64) < total {
+        let after = seen.last().map_or(0, |event| event.number);
+        seen.extend(test.wait(test.store.feed(after, page)));
+        page = page % 7 + 1;
+    }
+    for writer in writers {
+        test.runtime.block_on(writer).unwrap();
+    }
+    let numbers: Vec<u64> = seen.iter().map(|event| event.number).collect();
+    assert_eq!(numbers, (1..=total).collect::<Vec<_>>());
+    let lines: HashSet<&str> = seen.iter().map(|event| &*event.line).collect();
+    assert_eq!(lines.len() as u64, total);
+    assert!(test.wait(test.store.feed(total, 10)).is_empty());
+    // From the middle of a commit, too.
+    for after in 0..total {
+        let next = test.wait(test.store.feed(after, 1));
+        assert_eq!(next[0], seen[usize::try_from(after).unwrap()]);
+    }
+}

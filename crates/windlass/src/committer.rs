@@ -1,0 +1,180 @@
+//! The Committer: groups writes that come at the same time into one transaction.
+//!
+//! While one batch is being written, whatever arrives waits; then all of that is the next batch. There is
+//! no sleep and no timer: alone, a write is a transaction of its own and waits for nothing; in a crowd,
+//! hundreds share one.
+//!
+//! Always true here:
+//! - An answer comes after the store's commit has returned, and each write gets exactly one, also when
+//!   the Committer is told to shut down, is dropped or panics.
+//! - Writes that name the same job reach the store in the order they were accepted; `pending.rs` says
+//!   why. Writes that name no job (a claim, the renewal of a session) have no order.
+//! - One transaction is in flight at a time. A second store, or a second Committer on the same store,
+//!   would have no order with the first.
+//!
+//! Never here: a rule about jobs. What a write does is decided in the store's transaction, by the kernel.
+//!
+//! ```
+//! # use std::{future::pending, sync::Arc};
+//! # use windlass::committer::{Committer, Config};
+//! # use windlass_store::{Store, Write};
+//! # async fn example(store: Arc<dyn Store>, write: Write) -> Result<(), Box<dyn std::error::Error>> {
+//! let committer = Committer::new(store, Config::default());
+//! let handle = committer.handle();
+//! tokio::spawn(committer.run(pending()));
+//! let reply = handle.submit(write).await?; // It is on the disk now.
+//! # Ok(())
+//! # }
+//! ```
+
+mod handle;
+mod pending;
+mod queue;
+#[cfg(test)]
+mod tests;
+
+use std::{future::Future, pin::pin, sync::Arc};
+
+pub use self::handle::{Handle, SubmitError, Ticket};
+use self::queue::{Entry, Queue};
+use windlass_store::{Error, Store};
+
+/// The bounds of a Committer.
+///
+/// A write counts as one, and as one more for each 4 KiB of payload. A bound of zero counts as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// How much one transaction takes. The first write of each lane is taken whatever it counts.
+    pub batch_max: u32,
+    /// How much may wait in each of the two lanes: what holders of leases say, and everything else. A
+    /// write that counts for more takes the whole room.
+    pub queue_max: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { batch_max: 1000, queue_max: 10_000 }
+    }
+}
+
+/// Groups writes into transactions. Nothing is written until [`run`](Committer::run) is polled.
+pub struct Committer {
+    store: Arc<dyn Store>,
+    queue: Arc<Queue>,
+}
+
+impl Committer {
+    /// A Committer in front of this store.
+    pub fn new(store: Arc<dyn Store>, config: Config) -> Self {
+        let (batch_max, queue_max) = (config.batch_max.max(1), config.queue_max.max(1));
+        Self { store, queue: Queue::new(Config { batch_max, queue_max }) }
+    }
+
+    /// A way to submit writes.
+    pub fn handle(&self) -> Handle {
+        Handle { queue: self.queue.clone() }
+    }
+
+    /// Commits until `shutdown` is ready; then accepts nothing more, commits what was accepted, and ends.
+    ///
+    /// It ends with an error if the store has stopped: everybody has been told, and this process has to
+    /// open the store again. Dropping the future ends it at once: whatever waits is not written, and
+    /// what the store had been given is ambiguous.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), Arc<Error>> {
+        let mut committing = pin!(self.commit_all());
+        tokio::select! {
+            biased;
+            () = shutdown => self.queue.close(),
+            ended = &mut committing => return ended,
+        }
+        committing.await
+    }
+
+    async fn commit_all(&self) -> Result<(), Arc<Error>> {
+        while let Some(batch) = self.queue.next_batch().await {
+            if let Err(stopped) = self.commit(batch).await {
+                self.queue.end(&SubmitError::Store(stopped.clone()));
+                return Err(stopped);
+            }
+        }
+        Ok(())
+    }
+
+    /// Commits a batch and answers all of it. Fails only if the store has stopped.
+    ///
+    /// A batch that the store cannot digest is halved until the one write that is to blame stands alone,
+    /// so a batch of `n` takes fewer than `2n` transactions. The first half goes first: order is kept.
+    async fn commit(&self, batch: Vec<Entry>) -> Result<(), Arc<Error>> {
+        let mut parts = vec![batch];
+        while let Some(mut part) = parts.pop() {
+            let writes = part.iter().map(|entry| entry.write.clone()).collect();
+            let error = match self.store.commit(writes).await {
+                Ok(replies) => {
+                    // If the store forgets one, its sender is dropped, and that tells it the truth: lost.
+                    for (entry, reply) in part.into_iter().zip(replies) {
+                        let _ = entry.answer.send(reply.map_err(SubmitError::Refused));
+                    }
+                    continue;
+                }
+                Err(error) => Arc::new(error),
+            };
+            let verdict = Verdict::on(&error);
+            if verdict == Verdict::OneIsToBlame && part.len() > 1 {
+                let second = part.split_off(part.len() / 2);
+                parts.extend([second, part]);
+                continue;
+            }
+            let told = SubmitError::Store(error.clone());
+            part.into_iter().for_each(|entry| entry.refuse(&told));
+            if verdict != Verdict::OneIsToBlame {
+                parts.drain(..).flatten().for_each(|entry| entry.refuse(&told));
+            }
+            if verdict == Verdict::Stopped {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Committer {
+    fn drop(&mut self) {
+        // After a proper end nobody waits any more. After a panic, or if the future of `run` was
+        // dropped, whoever is still in the queue was not written.
+        self.queue.end(&SubmitError::Closed);
+    }
+}
+
+/// What an error of the store says about the batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// A smaller batch may go through.
+    OneIsToBlame,
+    /// No batch would have gone through, or nobody knows: everybody hears it.
+    AllAlike,
+    /// No batch will ever go through.
+    Stopped,
+}
+
+impl Verdict {
+    fn on(error: &Error) -> Self {
+        match error {
+            // The database refused what one write would do: that write fails, the others need not.
+            Error::Contradiction(_) => Verdict::OneIsToBlame,
+            Error::Stopped(_) => Verdict::Stopped,
+            // The store is away, full or broken: halves would fail like the whole, only slower.
+            Error::Unavailable(_) | Error::DiskFull(_) | Error::Damaged(_) => Verdict::AllAlike,
+            // It may have been written. Sending it again is the caller's choice, not ours.
+            Error::Ambiguous(_) => Verdict::AllAlike,
+            // A store that could not be opened, and whatever we have no better word for.
+            _ => Verdict::AllAlike,
+        }
+    }
+}
+
+/// Where another task may come in between, as far as tests that explore schedules know.
+#[inline]
+fn race_point() {
+    #[cfg(test)]
+    tests::schedules::race_point();
+}

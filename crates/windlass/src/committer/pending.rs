@@ -1,0 +1,198 @@
+//! What waits to be written, and what goes into the next batch.
+//!
+//! There are two lanes, each first in, first out. A write joins the lane in which the earlier writes of
+//! its job wait; only a write whose job has nothing waiting goes to the lane of its own kind.
+//!
+//! Always true: **all waiting writes of one job stand in one lane, in the order they came.** A batch takes
+//! from the front of each lane, so whatever it takes of a job comes before whatever it leaves, and in the
+//! order it came. How much it takes from which lane does not matter for that, so lanes may be served
+//! by urgency alone.
+//!
+//! No IO, no clock, no lock: this is a plain value, and tests ask it everything.
+
+use std::collections::{HashMap, VecDeque};
+
+use windlass_kernel::{JobId, OpKind};
+use windlass_store::Write;
+
+/// Which writes wait for each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lane {
+    /// What the holder of a lease says. It is taken first: a lease does not wait.
+    Lease,
+    /// Everything else: new jobs, claims, what people and timers want.
+    Bulk,
+}
+
+impl Lane {
+    /// The lane of a write whose job has nothing waiting.
+    pub(super) fn of(write: &Write) -> Self {
+        match write {
+            Write::RenewSession { .. } => Lane::Lease,
+            Write::Claim(_) => Lane::Bulk,
+            Write::Op { op, .. } => match op.kind() {
+                OpKind::Start
+                | OpKind::Renew
+                | OpKind::Release
+                | OpKind::Settle
+                | OpKind::Checkpoint
+                | OpKind::Wait => Lane::Lease,
+                OpKind::Enqueue
+                | OpKind::Promote
+                | OpKind::Claim
+                | OpKind::Wake
+                | OpKind::Expire
+                | OpKind::Cancel
+                | OpKind::RetryNow
+                | OpKind::Bury
+                | OpKind::Requeue
+                | OpKind::Discard
+                | OpKind::ApproveDiscard
+                | OpKind::Rerun => Lane::Bulk,
+            },
+        }
+    }
+}
+
+/// The jobs that a write names: the one it is about, and the one it creates beside it.
+pub(super) fn jobs_of(write: &Write) -> [Option<JobId>; 2] {
+    let Write::Op { op, .. } = write else { return [None, None] };
+    // A letter has the id of its job.
+    let of_letter = op.dlq_id().map(|id| JobId::from_u128(id.as_u128()));
+    let job = op.job_id().or(of_letter);
+    [job, op.new_job_id().filter(|new| Some(*new) != job)]
+}
+
+/// One write that waits.
+#[derive(Debug)]
+pub(super) struct Waiting<T> {
+    /// The jobs it names, each once.
+    pub jobs: [Option<JobId>; 2],
+    /// The lane of its kind.
+    pub lane: Lane,
+    /// How much of a batch it fills.
+    pub cost: u32,
+    /// The write and whoever waits for its answer.
+    pub item: T,
+}
+
+impl<T> Waiting<T> {
+    fn jobs(&self) -> impl Iterator<Item = JobId> + use<T> {
+        self.jobs.into_iter().flatten()
+    }
+}
+
+/// Everything that waits.
+#[derive(Debug)]
+pub(super) struct Pending<T> {
+    lease: VecDeque<Waiting<T>>,
+    bulk: VecDeque<Waiting<T>>,
+    places: HashMap<JobId, Place>,
+    batch_max: u32,
+}
+
+/// Where the waiting writes of a job stand.
+#[derive(Debug)]
+struct Place {
+    lane: Lane,
+    count: usize,
+}
+
+impl<T> Pending<T> {
+    /// Nothing waits. A batch will cost at most `batch_max`, the first write of each lane aside: that is
+    /// taken at any cost, so that a large one does not wait for ever.
+    pub(super) fn new(batch_max: u32) -> Self {
+        let (lease, bulk) = (VecDeque::new(), VecDeque::new());
+        Self { lease, bulk, places: HashMap::new(), batch_max }
+    }
+
+    /// Lets a write wait.
+    pub(super) fn push(&mut self, write: Waiting<T>) {
+        let lane = self.lane_for(&write);
+        for job in write.jobs() {
+            self.places.entry(job).or_insert(Place { lane, count: 0 }).count += 1;
+        }
+        self.lane_mut(lane).push_back(write);
+    }
+
+    /// Takes the next batch; it is empty only if nothing waits.
+    ///
+    /// The lease lane comes first. An eighth of each batch is left to the bulk lane if anything waits
+    /// there, so that neither starves the other.
+    pub(super) fn next_batch(&mut self) -> Vec<Waiting<T>> {
+        let for_bulk = if self.bulk.is_empty() { 0 } else { self.batch_max.div_ceil(8) };
+        let mut batch = Vec::new();
+        let used = self.take(Lane::Lease, self.batch_max - for_bulk, &mut batch);
+        self.take(Lane::Bulk, self.batch_max.saturating_sub(used), &mut batch);
+        batch
+    }
+
+    fn lane_for(&mut self, write: &Waiting<T>) -> Lane {
+        let mut lanes =
+            write.jobs().filter_map(|job| self.places.get(&job)).map(|place| place.lane);
+        match (lanes.next(), lanes.next()) {
+            (None, _) => write.lane,
+            (Some(lane), None) => lane,
+            (Some(one), Some(other)) if one == other => one,
+            (Some(_), Some(_)) => {
+                drop(lanes);
+                self.join_lanes();
+                Lane::Bulk
+            }
+        }
+    }
+
+    /// Makes one lane of the two. It takes a write that names two jobs, each with writes waiting in
+    /// another lane, so it happens next to never, and only then it takes time.
+    fn join_lanes(&mut self) {
+        // No job has writes in both lanes, so any order of the lanes keeps the order of each job.
+        self.lease.append(&mut self.bulk);
+        std::mem::swap(&mut self.lease, &mut self.bulk);
+        for place in self.places.values_mut() {
+            place.lane = Lane::Bulk;
+        }
+    }
+
+    /// Takes from the front of a lane: the first write at any cost, then what costs at most `room`.
+    fn take(&mut self, lane: Lane, room: u32, batch: &mut Vec<Waiting<T>>) -> u32 {
+        let mut used: u32 = 0;
+        while let Some(next) = self.lane_mut(lane).front() {
+            if used > 0 && used.saturating_add(next.cost) > room {
+                break;
+            }
+            used = used.saturating_add(next.cost);
+            let next = self.lane_mut(lane).pop_front().expect("it has a front");
+            next.jobs().for_each(|job| self.leave(job));
+            batch.push(next);
+        }
+        used
+    }
+
+    fn leave(&mut self, job: JobId) {
+        let place = self.places.get_mut(&job).expect("a waiting write is counted");
+        place.count -= 1;
+        if place.count == 0 {
+            self.places.remove(&job);
+        }
+    }
+
+    fn lane_mut(&mut self, lane: Lane) -> &mut VecDeque<Waiting<T>> {
+        match lane {
+            Lane::Lease => &mut self.lease,
+            Lane::Bulk => &mut self.bulk,
+        }
+    }
+}
+
+#[cfg(test)]
+impl<T: Copy> Pending<T> {
+    /// Nothing is kept of jobs that have left.
+    pub(super) fn is_forgotten(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Who is next in each lane.
+    pub(super) fn fronts(&self) -> [Option<T>; 2] {
+        [&self.lease, &self.bulk].map(|lane| lane.front().map(|waiting| waiting.item))
+    }
+}

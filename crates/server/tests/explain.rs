@@ -47,6 +47,13 @@ fn the_list_names_every_word_once_for_each_sense() {
 }
 
 #[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let pipe = format!("{} explain | head -n 1", env!("CARGO_BIN_EXE_windlass"));
+    let run = Command::new("sh").args(["-c", &pipe]).output().unwrap();
+    assert_eq!(text(&run.stderr), "");
+}
+
+#[test]
 fn a_command_that_does_not_exist_is_a_usage_error() {
     let run = windlass(&["explode"]);
     assert_eq!(run.status.code(), Some(2));

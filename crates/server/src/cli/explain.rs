@@ -9,7 +9,7 @@ use windlass_kernel::{
     machine::{MOVES, NOTES},
 };
 
-use super::{Output, exit};
+use super::{Output, exit, output};
 
 #[derive(Args)]
 pub(crate) struct Explain {
@@ -41,7 +41,7 @@ struct Step {
 pub(crate) fn run(command: &Explain, output: Output) -> ExitCode {
     let known = meanings();
     let Some(word) = &command.word else {
-        print_list(&known, output);
+        output::print(&shown(&known, output, listed));
         return ExitCode::SUCCESS;
     };
     // `scheduled` is a state and a cause: whatever bears the name is explained.
@@ -50,7 +50,7 @@ pub(crate) fn run(command: &Explain, output: Output) -> ExitCode {
     if found.is_empty() {
         return exit::fail(exit::NOT_FOUND, &unknown(word));
     }
-    print_found(&found, output);
+    output::print(&shown(&found, output, told));
     ExitCode::SUCCESS
 }
 
@@ -87,45 +87,44 @@ fn steps(wanted: impl Fn(&Step) -> bool) -> Vec<Step> {
     moves.chain(notes).filter(wanted).collect()
 }
 
-fn print_found(found: &[Meaning], output: Output) {
-    if !matches!(output, Output::Table) {
-        return print_json(found, output);
-    }
+/// What the words mean, with all there is to know.
+fn told(found: &[Meaning]) -> String {
+    let mut text = String::new();
     for meaning in found {
-        println!("{} ({}): {}", meaning.word, meaning.is, meaning.means);
+        text.push_str(&format!("{} ({}): {}\n", meaning.word, meaning.is, meaning.means));
         if let Some(remedy) = meaning.remedy {
-            println!("  What to do: {remedy}");
+            text.push_str(&format!("  What to do: {remedy}\n"));
         }
-        for step in &meaning.moves {
-            println!("  {:<16} {:<26} -> {}", step.from, step.cause, step.to);
+        for Step { from, cause, to } in &meaning.moves {
+            text.push_str(&format!("  {from:<16} {cause:<26} -> {to}\n"));
         }
     }
+    text
 }
 
-fn print_list(known: &[Meaning], output: Output) {
-    if !matches!(output, Output::Table) {
-        return print_json(known, output);
-    }
+/// Every word with its meaning, by what it is.
+fn listed(known: &[Meaning]) -> String {
+    let mut text = String::new();
     let mut section = "";
     for meaning in known {
         if meaning.is != section {
             section = meaning.is;
-            println!("\n{section}s");
+            text.push_str(&format!("\n{section}s\n"));
         }
-        println!("  {:<26} {}", meaning.word, meaning.means);
+        text.push_str(&format!("  {:<26} {}\n", meaning.word, meaning.means));
     }
+    text
 }
 
-fn print_json(meanings: &[Meaning], output: Output) {
-    let json = |meaning: &Meaning| serde_json::to_string(meaning).expect("words are plain data");
+/// The words for programs, or for people in the way they are shown.
+fn shown(meanings: &[Meaning], output: Output, for_people: fn(&[Meaning]) -> String) -> String {
+    let json = |meaning| serde_json::to_string(meaning).expect("words are plain data") + "\n";
     match output {
+        Output::Table => for_people(meanings),
         Output::Json => {
-            let text = serde_json::to_string_pretty(meanings).expect("words are plain data");
-            println!("{text}");
+            serde_json::to_string_pretty(meanings).expect("words are plain data") + "\n"
         }
-        Output::Table | Output::Jsonl => {
-            meanings.iter().for_each(|meaning| println!("{}", json(meaning)));
-        }
+        Output::Jsonl => meanings.iter().map(json).collect(),
     }
 }
 

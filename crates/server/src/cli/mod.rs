@@ -2,6 +2,7 @@
 
 mod exit;
 mod explain;
+mod output;
 
 use std::process::ExitCode;
 

@@ -2,6 +2,10 @@
 
 use std::process::ExitCode;
 
+/// It did not go well.
+pub(crate) const FAILED: u8 = 1;
+/// The call itself is wrong.
+pub(crate) const USAGE: u8 = 2;
 /// There is no such thing.
 pub(crate) const NOT_FOUND: u8 = 3;
 

@@ -1,5 +1,6 @@
 //! The command line: what a person types. Data goes to stdout, all else to stderr.
 
+mod doctor;
 mod exit;
 mod explain;
 mod output;
@@ -34,11 +35,14 @@ enum Output {
 enum Command {
     /// Say what a state, an op or an error code means, and what to do next.
     Explain(explain::Explain),
+    /// Check that a database is as it should be.
+    Doctor(doctor::Doctor),
 }
 
 /// Runs the command and says how it went, as an exit code.
 pub(crate) fn run(cli: Cli) -> ExitCode {
     match cli.command {
         Command::Explain(command) => explain::run(&command, cli.output),
+        Command::Doctor(command) => doctor::run(&command, cli.output),
     }
 }

@@ -1,0 +1,115 @@
+//! `windlass doctor`: is the database as it should be? Each finding says what to do about it.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::Args;
+use serde::Serialize;
+use windlass_store::{Error, check::Report, sqlite};
+
+use super::{Output, exit, output};
+
+#[derive(Args)]
+pub(crate) struct Doctor {
+    /// The database: sqlite:FILE.
+    #[arg(long, env = "WINDLASS_STORE", default_value = "sqlite:windlass.db")]
+    store: String,
+    /// Read the whole history: every job, every event, every dead letter, against every rule.
+    #[arg(long)]
+    deep: bool,
+}
+
+/// What was found, for programs.
+#[derive(Serialize)]
+struct Findings {
+    healthy: bool,
+    jobs: u64,
+    events: u64,
+    log_rows: u64,
+    dead_letters: u64,
+    violations: Vec<Finding>,
+    more: u64,
+}
+
+#[derive(Serialize)]
+struct Finding {
+    rule: String,
+    job: Option<String>,
+    sentence: String,
+}
+
+pub(crate) fn run(command: &Doctor, format: Output) -> ExitCode {
+    let Some(path) = command.store.strip_prefix("sqlite:").map(PathBuf::from) else {
+        let message =
+            format!("{:?} is no store that I know.\nTry --store sqlite:FILE.", command.store);
+        return exit::fail(exit::USAGE, &message);
+    };
+    if !path.is_file() {
+        let message = format!(
+            "there is no database {}.\nName another one with --store sqlite:FILE.",
+            path.display()
+        );
+        return exit::fail(exit::NOT_FOUND, &message);
+    }
+    if !command.deep {
+        let message = "only the deep check is there so far.\nTry `windlass doctor --deep`.";
+        return exit::fail(exit::USAGE, message);
+    }
+    match sqlite::check(&path) {
+        Ok(report) => tell(&report, format),
+        Err(error) => exit::fail(exit::FAILED, &told(&error)),
+    }
+}
+
+fn tell(report: &Report, format: Output) -> ExitCode {
+    let text = match format {
+        Output::Table => format!("{report}\n{}", advice(report)),
+        Output::Json => pretty(&findings(report)) + "\n",
+        Output::Jsonl => plain(&findings(report)) + "\n",
+    };
+    output::print(&text);
+    if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) }
+}
+
+fn advice(report: &Report) -> &'static str {
+    if report.is_clean() {
+        "Every rule holds.\n"
+    } else {
+        "Stop what serves this file, keep a copy of it, and restore the last backup that is healthy.\n"
+    }
+}
+
+fn findings(report: &Report) -> Findings {
+    let finding = |it: &windlass_store::check::Violation| Finding {
+        rule: it.rule.to_string(),
+        job: it.job.map(|job| job.to_string()),
+        sentence: it.sentence.clone(),
+    };
+    Findings {
+        healthy: report.is_clean(),
+        jobs: report.jobs,
+        events: report.events,
+        log_rows: report.log_rows,
+        dead_letters: report.letters,
+        violations: report.violations.iter().map(finding).collect(),
+        more: report.more,
+    }
+}
+
+fn pretty(findings: &Findings) -> String {
+    serde_json::to_string_pretty(findings).expect("findings are plain data")
+}
+
+fn plain(findings: &Findings) -> String {
+    serde_json::to_string(findings).expect("findings are plain data")
+}
+
+/// The error with its causes, and what to do.
+fn told(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(next) = cause {
+        text = format!("{text}: {next}");
+        cause = next.source();
+    }
+    format!("{text}\n{}", error.info().remedy)
+}

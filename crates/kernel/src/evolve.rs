@@ -18,6 +18,7 @@ use crate::{
 pub fn evolve(job: Option<Job>, event: &Event) -> Job {
     let mut job = match (job, &event.fact) {
         (None, Fact::Created { spec, attempt }) => new_job(event, spec.clone(), *attempt),
+        (Some(_), Fact::Created { .. }) => panic!("a job is created once"),
         (Some(job), _) => job,
         (None, _) => panic!("a history begins with the creation of its job"),
     };

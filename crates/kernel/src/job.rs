@@ -50,7 +50,7 @@ pub struct Spec {
     pub max_retries: u32,
     /// How long it waits in between.
     pub retry: RetryPolicy,
-    /// How many interruptions recovery puts up with.
+    /// The interruption at which recovery gives up.
     pub max_interruptions: u32,
     /// Where its key is unique.
     pub idempotency_scope: IdempotencyScope,

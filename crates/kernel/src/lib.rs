@@ -4,7 +4,7 @@
 //! who may claim how many. Both are pure: no clock, no randomness, no IO. Time, jitter and ids come in
 //! as arguments, so the same question always has the same answer, and a test can ask all of them.
 //!
-//! Where to start: [`machine`] is the table of legal moves; `ops/` has one file per op; [`job`] is the
+//! Where to start: [`machine`] is the table of legal moves; `ops/` has the ops, each with its rule; [`job`] is the
 //! row that they change; [`event`] is the history that they write, and [`evolve`] reads it back.
 //!
 //! What an op does is a value. Here a worker that lost its lease tries to settle:

@@ -12,7 +12,7 @@ use crate::{Class, JobId, LetterState, OpKind, State, TaskId, Timestamp};
 #[non_exhaustive]
 pub enum Refusal {
     /// Whoever writes holds no live lease of this epoch. Drop the execution and write nothing more.
-    #[error("this attempt no longer holds the job: another epoch took over, or it came to its end")]
+    #[error("this epoch holds no lease of the job")]
     StaleAttempt,
     /// The job's state has no such move. Look at the job again.
     #[error("a job that is {from} cannot be changed by {op}")]
@@ -68,7 +68,7 @@ pub enum Refusal {
         job_id: JobId,
     },
     /// The task is known under another key.
-    #[error("task {task_id} exists under another idempotency key")]
+    #[error("task {task_id} exists already")]
     TaskDuplicate {
         /// The task.
         task_id: TaskId,
@@ -97,6 +97,9 @@ pub enum Refusal {
     /// The job waits for something else.
     #[error("the job does not wait for that")]
     NotWaitingFor,
+    /// The job was interrupted twice, and may be what kills its worker.
+    #[error("the job was interrupted twice: only a worker that holds nothing else may claim it")]
+    ClaimAlone,
 }
 
 /// What a code means to the one who gets it.
@@ -139,7 +142,7 @@ macro_rules! codes {
 codes! {
     StaleAttempt, "STALE_ATTEMPT", BusinessRule, false,
         "The writer holds no live lease of this epoch: the lease ran out, the job was cancelled, or another worker has it.",
-        "Drop the execution and write nothing more. Nothing that you sent was applied.";
+        "Drop the execution and write nothing more: what you sent now was not applied.";
     InvalidTransition, "INVALID_TRANSITION", BusinessRule, false,
         "The job's state has no such move.",
         "Read the job again. docs/states.md shows what each op does in each state.";
@@ -165,14 +168,14 @@ codes! {
         "A job of this task has not come to its end, so the task cannot be run again yet.",
         "Wait for that job or cancel it, then run the task again.";
     TaskDuplicate, "TASK_DUPLICATE", BusinessRule, false,
-        "The task is known under another idempotency key, or the key is known with other fields.",
-        "Use the key that the task was created with, or a new task id.";
+        "The task exists already, or its idempotency key is known with other fields.",
+        "Send the first request of the task again as it was, or use a new task id.";
     ApprovalRequired, "APPROVAL_REQUIRED", BusinessRule, false,
         "Discarding a dead letter takes a reason and two different people.",
-        "Ask a second person to approve.";
+        "The message says which person or which step is missing.";
     DlqRequeueConflict, "DLQ_REQUEUE_CONFLICT", BusinessRule, false,
         "The dead letter was requeued or discarded before.",
-        "Look at the letter: it names the job that it became, or who discarded it.";
+        "Look at the letter: it names the job that it became, or its approvals say who discarded it.";
     DlqClosed, "DLQ_CLOSED", BusinessRule, false,
         "The dead letter was requeued or discarded before.",
         "Nothing is left to discard. Look at the letter to see what became of it.";
@@ -182,6 +185,9 @@ codes! {
     NotWaitingFor, "NOT_WAITING_FOR", BusinessRule, false,
         "The job waits for something else.",
         "Check the correlation key against the job's wait.";
+    ClaimAlone, "CLAIM_ALONE", BusinessRule, true,
+        "The job was interrupted twice and may be what kills its worker, so it is claimed alone.",
+        "Claim it when the worker holds nothing else, and say so.";
 }
 
 impl Refusal {

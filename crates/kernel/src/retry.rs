@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Refusal, Timestamp};
+use crate::{Refusal, Timestamp, time::is_whole_ms};
 
 /// How the delay grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,6 +68,9 @@ impl RetryPolicy {
         }
         if self.max_backoff > Self::LIMIT {
             return Err(Refusal::invalid("retry.max_backoff_ms", "must be at most 366 days"));
+        }
+        if !is_whole_ms(self.base) || !is_whole_ms(self.max_backoff) {
+            return Err(Refusal::invalid("retry", "must be in whole milliseconds"));
         }
         Ok(())
     }
@@ -160,5 +163,8 @@ mod tests {
         let beyond = RetryPolicy::LIMIT + Duration::from_millis(1);
         assert!(RetryPolicy { base: beyond, max_backoff: day }.check().is_err());
         assert!(RetryPolicy { base: day, max_backoff: beyond }.check().is_err());
+        let odd = day + Duration::from_micros(1);
+        assert!(RetryPolicy { base: odd, max_backoff: day }.check().is_err());
+        assert!(RetryPolicy { base: day, max_backoff: odd }.check().is_err());
     }
 }

@@ -133,6 +133,11 @@ pub fn as_ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Can the duration stand in a row or a document as it is?
+pub(crate) fn is_whole_ms(duration: Duration) -> bool {
+    duration.subsec_nanos().is_multiple_of(1_000_000)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

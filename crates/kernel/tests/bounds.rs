@@ -46,7 +46,7 @@ fn refused(field: &str, result: &Result<Answer, Refusal>) {
 
 #[test]
 fn a_new_job_is_bounded() {
-    let limits: [(&str, Change, Change); 9] = [
+    let limits: [(&str, Change, Change); 10] = [
         ("priority", |new| new.priority = Priority(1_000), |new| new.priority = Priority(1_001)),
         ("priority", |new| new.priority = Priority(-1_000), |new| new.priority = Priority(-1_001)),
         ("max_retries", |new| new.max_retries = 10_000, |new| new.max_retries = 10_001),
@@ -58,6 +58,11 @@ fn a_new_job_is_bounded() {
             |new| new.timeout = Some(366 * DAY + TICK),
         ),
         ("timeout_ms", |new| new.timeout = Some(TICK), |new| new.timeout = Some(Duration::ZERO)),
+        (
+            "timeout_ms",
+            |new| new.timeout = Some(2 * TICK),
+            |new| new.timeout = Some(TICK + Duration::from_micros(500)),
+        ),
         (
             "heartbeat_timeout_ms",
             |new| new.heartbeat_timeout = Some(366 * DAY),

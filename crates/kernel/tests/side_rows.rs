@@ -32,10 +32,17 @@ impl Scene {
         let mut new = NewJob::new(Kind::new("mail").expect("a name"), payload);
         change(&mut new);
         let mut scene = Self { store: MapStore::default(), now: Timestamp::MIN, claims: 0 };
-        let (tenant, by) = (tenant(), user("ann"));
-        let enqueue = Enqueue { job_id: JOB, tenant, new: Box::new(new), random: 7, by };
-        scene.commit(&enqueue.into()).expect("it is new");
+        if let Some(parent) = new.parent {
+            scene.enqueue(parent, NewJob::new(new.kind.clone(), new.payload.clone()));
+        }
+        scene.enqueue(JOB, new);
         scene
+    }
+
+    fn enqueue(&mut self, job_id: JobId, new: NewJob) {
+        let (tenant, by) = (tenant(), user("ann"));
+        let enqueue = Enqueue { job_id, tenant, new: Box::new(new), random: 7, by };
+        self.commit(&enqueue.into()).expect("it is new");
     }
 
     fn commit(&mut self, op: &Op) -> Result<Answer, Refusal> {

@@ -133,6 +133,7 @@ impl Needs {
             let Write::Op { tenant, op } = write else { continue };
             needs.jobs.extend(op.job_id());
             needs.jobs.extend(op.new_job_id());
+            needs.jobs.extend(op.relative());
             needs.letters.extend(op.dlq_id());
             match op {
                 Op::Enqueue(op) => {
@@ -262,6 +263,8 @@ impl WorkingSet {
             job,
             new: op.new_job_id().and_then(|id| self.job(id)),
             by_key: self.by_key(tenant, op),
+            parent: self.relative(tenant, op, |op| matches!(op, Op::Enqueue(_))),
+            child: self.relative(tenant, op, |op| matches!(op, Op::Wait(_))),
             task: self.task(tenant, op, job),
             letter,
             incarnation: self.incarnation,
@@ -270,6 +273,12 @@ impl WorkingSet {
         let answer = transition.answer.clone();
         self.keep(transition);
         Ok(answer)
+    }
+
+    /// The other job that such an op names, if it is the same tenant's.
+    fn relative(&self, tenant: &TenantId, op: &Op, such: fn(&Op) -> bool) -> Option<&Job> {
+        let id = op.relative().filter(|_| such(op))?;
+        self.job(id).filter(|job| job.spec.tenant == *tenant)
     }
 
     fn by_key(&self, tenant: &TenantId, op: &Op) -> Option<&Job> {

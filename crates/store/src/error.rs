@@ -84,7 +84,7 @@ codes! {
         "Send the same again.";
     Ambiguous, "AMBIGUOUS", Transient, true,
         "The answer to a commit was lost: it may or may not have been written.",
-        "Send the same again under the same identity: what was written is answered from the record.";
+        "Send the same again under the same identity, then read the job: an enqueue, a claim, a start, a settle, a requeue and a re-run are answered from the record.";
     DiskFull, "DISK_FULL", Transient, true,
         "There is no room on the disk. Nothing was written; what is stored can still be read.",
         "Make room, then send the same again. The store goes on by itself.";

@@ -43,6 +43,8 @@ impl MapStore {
             job,
             new: op.new_job_id().and_then(|id| self.jobs.get(&id)),
             by_key: self.by_key(op),
+            parent: self.relative(op, |op| matches!(op, Op::Enqueue(_))),
+            child: self.relative(op, |op| matches!(op, Op::Wait(_))),
             task: task.as_ref(),
             letter,
             incarnation: self.incarnation,
@@ -80,6 +82,11 @@ impl MapStore {
     /// The events of one job, in order.
     pub fn events_of(&self, job_id: JobId) -> Vec<&Event> {
         self.events.iter().filter(|event| event.job_id == job_id).collect()
+    }
+
+    /// The other job that such an op names.
+    fn relative(&self, op: &Op, such: fn(&Op) -> bool) -> Option<&Job> {
+        op.relative().filter(|_| such(op)).and_then(|id| self.jobs.get(&id))
     }
 
     fn by_key(&self, op: &Op) -> Option<&Job> {

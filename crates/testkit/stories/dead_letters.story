@@ -157,3 +157,10 @@ requeue  j1  as j2  by alice                -> queued
 discard  j1  by alice  because sent by hand -> refused DLQ_CLOSED
 approve  j1  by bob                         -> refused DLQ_CLOSED
 expect   j1                                 -> failed  dlq requeued  approvals 0
+
+# A requeue under the same id with another payload is not the same requeue.
+enqueue  j1                                 -> queued
+run      j1  failed                         -> failed      dlq open
+requeue  j1  as j2  payload {"n": 1}        -> queued      recorded no
+requeue  j1  as j2  payload {"n": 1}        -> queued      recorded yes
+requeue  j1  as j2  payload {"n": 2}        -> refused DLQ_REQUEUE_CONFLICT

@@ -86,7 +86,7 @@ events   j1                                 -> enqueued worker_claim started pro
 # Some patience there has to be.
 enqueue  j1  max_interruptions 0            -> refused INVALID_INPUT  field max_interruptions
 
-# From the second interruption on only those count that happen to the job alone, so neighbours survive.
+# From the second interruption on a job is claimed alone, so neighbours survive.
 enqueue  j1  max_interruptions 3            -> queued
 enqueue  j2  max_interruptions 3            -> queued
 claim    j1  by w1  start                   -> running
@@ -95,10 +95,8 @@ die      w1                                 -> j1 interrupted interruptions 1  j
 claim    j1  by w2  start                   -> running
 claim    j2  by w2  start                   -> running
 die      w2                                 -> j1 interrupted interruptions 2 isolated yes  j2 interrupted interruptions 2 isolated yes
-claim    j1  by w3  start                   -> running
-claim    j2  by w3  start                   -> running
-die      w3                                 -> j1 interrupted interruptions 2  j2 interrupted interruptions 2
-event    j2  {"cause": "process_restart", "fact": {"counted": false}}
+claim    j1  by w3  start                   -> refused CLAIM_ALONE
+claim    j2  by w3  start                   -> refused CLAIM_ALONE
 # The poison job is found out when it is alone; its neighbour gets on.
 claim    j1  by w4  start  alone            -> running
 die      w4                                 -> failed       interruptions 3  dlq_why recovery_abort

@@ -112,3 +112,29 @@ wait     j1  signal paid                    -> waiting
 wake     j1  signal paid                    -> queued
 claim    j1  by w2                          -> dispatched
 die      w2                                 -> queued      woken signal  interruptions 0
+
+# A child that has ended before anyone waited for it ends the wait at once.
+enqueue  j1                                 -> queued
+claim    j1  by w1  start                   -> running
+enqueue  j2  parent j1                      -> queued
+run      j2  succeeded                      -> succeeded
+wait     j1  child j2                       -> queued      woken child
+events   j1                                 -> enqueued worker_claim started job_waiting wait_completed
+
+# Only a child of its own can be waited for: nothing else would ever wake the job.
+enqueue  j1                                 -> queued
+enqueue  j2                                 -> queued
+claim    j1  by w1  start                   -> running
+wait     j1  child j2                       -> refused INVALID_INPUT  field child
+wait     j1  child j3                       -> refused NOT_FOUND
+expect   j1                                 -> running
+
+# A child needs a parent that is there and still wants it.
+enqueue  j2  parent j1                      -> refused NOT_FOUND
+enqueue  j1                                 -> queued
+enqueue  j2  parent j1  tenant other        -> refused NOT_FOUND
+claim    j1  by w1  start                   -> running
+cancel   j1                                 -> running     cancel requested
+enqueue  j2  parent j1                      -> refused CANCEL_REQUESTED
+settle   j1  cancelled                      -> cancelled
+enqueue  j2  parent j1                      -> refused INVALID_INPUT  field parent

@@ -47,6 +47,9 @@ pub(super) fn decide(
     if job.claim_id == Some(op.claim_id) {
         return Ok(Transition::recorded(job));
     }
+    if job.is_isolated() && !op.alone {
+        return Err(Refusal::ClaimAlone);
+    }
     if let Some(at) = job.claim_at().filter(|at| *at > now) {
         return Err(Refusal::NotDue { at });
     }

@@ -15,6 +15,7 @@ use crate::{
     machine,
     ops::Current,
     retry::MAX_RETRIES_DEFAULT,
+    time::is_whole_ms,
     transition::task_of,
 };
 
@@ -60,7 +61,7 @@ pub struct NewJob {
     pub max_retries: u32,
     /// How long it waits in between.
     pub retry: RetryPolicy,
-    /// How many interruptions recovery puts up with.
+    /// The interruption at which recovery gives up.
     pub max_interruptions: u32,
     /// How the request is known again.
     pub idempotency: Idempotency,
@@ -107,7 +108,7 @@ impl NewJob {
     pub const DEFAULT_NAME: &'static str = "default";
     /// The most retries.
     pub const MAX_RETRIES: u32 = 10_000;
-    /// Interruptions that recovery puts up with, unless the job says otherwise.
+    /// The interruption at which recovery gives up, unless the job says otherwise.
     pub const MAX_INTERRUPTIONS_DEFAULT: u32 = 5;
     /// The longest of all times a job can have.
     pub const DURATION_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
@@ -170,7 +171,10 @@ impl NewJob {
 
 fn check_duration(field: &'static str, duration: Option<Duration>) -> Result<(), Refusal> {
     match duration {
-        Some(Duration::ZERO) => Err(Refusal::invalid(field, "must be at least 1")),
+        Some(Duration::ZERO) => Err(Refusal::invalid(field, "must be at least 1 ms")),
+        Some(odd) if !is_whole_ms(odd) => {
+            Err(Refusal::invalid(field, "must be a whole number of milliseconds"))
+        }
         Some(long) if long > NewJob::DURATION_MAX => {
             Err(Refusal::invalid(field, "must be at most 366 days"))
         }
@@ -248,8 +252,25 @@ pub(super) fn decide(
         (Some(asked), None) => first_attempt(asked, op.job_id)?,
         (None, _) => 1,
     };
+    check_parent(current, op)?;
     let payload = NewPayload::Given(op.new.payload.clone());
     Ok(create(op.job_id, Arc::new(op.spec(now)), attempt, payload, &op.by, now))
+}
+
+/// A child needs a parent that still wants it: whoever is to be cancelled has told its children already.
+fn check_parent(current: &Current<'_>, op: &Enqueue) -> Result<(), Refusal> {
+    if op.new.parent.is_none() {
+        return Ok(());
+    }
+    let parent = current.parent.filter(|parent| parent.spec.tenant == op.tenant);
+    let parent = parent.ok_or(Refusal::NotFound { what: "parent" })?;
+    if parent.state.is_end() {
+        return Err(Refusal::invalid("parent", "is a job that is at its end"));
+    }
+    if parent.cancel.is_some() {
+        return Err(Refusal::CancelRequested);
+    }
+    Ok(())
 }
 
 /// The key is known: a hit, or a conflict that names the fields that differ.

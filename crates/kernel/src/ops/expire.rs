@@ -110,13 +110,10 @@ fn lease_lost(draft: &mut Draft<'_>, cause: Cause, now: Timestamp) -> Result<(),
     if job.state == State::Dispatched {
         return draft.record(cause, Fact::Plain);
     }
-    // From the second interruption on only those count that happened to the job alone: its neighbours
-    // may have killed the worker, and a poison job must not bury them.
-    let alone = job.lease.as_ref().is_some_and(|lease| lease.alone);
-    let counted = !job.is_isolated() || alone;
-    draft.record(cause, Fact::Interrupted { counted })?;
+    // From the second interruption on it is claimed alone, so that only it can be to blame.
+    draft.record(cause, Fact::Interrupted { counted: true })?;
     let job = draft.job();
-    if counted && job.interruptions >= job.spec.max_interruptions {
+    if job.interruptions >= job.spec.max_interruptions {
         let message = format!("interrupted {} times without progress", job.interruptions);
         let failure = Failure::permanent(RECOVERY_ABORTED, &message);
         bury::record(draft, Cause::RecoveryAbort, failure, None, now)?;

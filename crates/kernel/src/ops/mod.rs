@@ -3,8 +3,10 @@
 //! An op is a value. [`decide`] looks at what there is and says what the op does, or refuses. Each file
 //! has the op and its `decide`: refusals first, then what happens.
 //!
-//! Always in this order: an unknown job is `NOT_FOUND`; the same op again gets the recorded answer; a
-//! writer without a live lease of its epoch is `STALE_ATTEMPT`; then the job's state is looked at.
+//! Always true: an unknown job is `NOT_FOUND`; a writer without a live lease of its epoch is `STALE_ATTEMPT`
+//! before the job's state is looked at, unless it repeats a settle that is on record. The same enqueue,
+//! claim, start, settle, requeue and re-run again get the recorded answer. Any other op again is judged
+//! by the rules: what it asked for has happened, and the refusal changes nothing.
 
 mod bury;
 mod cancel;
@@ -48,7 +50,8 @@ pub use self::{
     wake::{Wake, WakeBy},
 };
 use crate::{
-    DeadLetter, DlqId, Epoch, Job, JobId, Refusal, Task, Timestamp, Transition, machine::words,
+    DeadLetter, DlqId, Epoch, Job, JobId, Refusal, Task, Timestamp, Transition, job::WaitOn,
+    machine::words,
 };
 
 /// What there is, as far as the op needs to know it. The caller loads and locks it.
@@ -60,6 +63,10 @@ pub struct Current<'a> {
     pub new: Option<&'a Job>,
     /// The job that already has the idempotency key.
     pub by_key: Option<&'a Job>,
+    /// The job that a new job names as its parent.
+    pub parent: Option<&'a Job>,
+    /// The job that a wait names as its child.
+    pub child: Option<&'a Job>,
     /// What is known of the task that the new job runs.
     pub task: Option<&'a Task>,
     /// The dead letter that the op names.
@@ -182,6 +189,18 @@ impl Op {
         }
     }
 
+    /// The other job that it names: the parent of a new job, or the child that a job waits for.
+    pub fn relative(&self) -> Option<JobId> {
+        match self {
+            Op::Enqueue(op) => op.new.parent,
+            Op::Wait(op) => match op.wait.on {
+                WaitOn::Child(child) => Some(child),
+                WaitOn::Signal(_) | WaitOn::Time => None,
+            },
+            _ => None,
+        }
+    }
+
     /// The id of the job it would create.
     pub fn new_job_id(&self) -> Option<JobId> {
         match self {
@@ -204,7 +223,7 @@ pub fn decide(current: &Current<'_>, op: &Op, now: Timestamp) -> Result<Transiti
         Op::Release(op) => release::decide(current.job()?, op, now),
         Op::Settle(op) => settle::decide(current.job()?, op, now),
         Op::Checkpoint(op) => checkpoint::decide(current.job()?, op, now),
-        Op::Wait(op) => wait::decide(current.job()?, op, now),
+        Op::Wait(op) => wait::decide(current.job()?, current.child, op, now),
         Op::Wake(op) => wake::decide(current.job()?, op, now),
         Op::Expire(op) => expire::decide(current.job()?, op, now),
         Op::Cancel(op) => cancel::decide(current.job()?, op, now),

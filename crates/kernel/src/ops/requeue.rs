@@ -29,7 +29,9 @@ pub(super) fn decide(
     op: &Requeue,
     now: Timestamp,
 ) -> Result<Transition, Refusal> {
-    if let Some(new) = current.new.filter(|new| letter.requeued_as == Some(new.id)) {
+    let digest = op.payload.as_ref().map_or(failed.spec.payload_digest, Payload::digest);
+    let same = |new: &&Job| letter.requeued_as == Some(new.id) && new.spec.payload_digest == digest;
+    if let Some(new) = current.new.filter(same) {
         return Ok(Transition::recorded(new));
     }
     if letter.state.is_closed() {

@@ -1,11 +1,12 @@
 //! Wait: a handler parks its job on a signal, a time or a child.
 //!
 //! A waiting job holds no lease and is never reclaimed: only what it waits for, its time, or a cancel
-//! wakes it. A job that is to be cancelled may not begin to wait.
+//! wakes it. A job that is to be cancelled may not begin to wait. A wait for a child that has ended
+//! already is over at once. Signals that come before their wait are not kept yet.
 
 use crate::{
     By, Cause, Epoch, Fact, Job, JobId, OpKind, Refusal, State, Timestamp, Transition,
-    job::{Wait, WaitOn},
+    job::{Wait, WaitOn, Wakeup},
     ops::fence,
     transition::Draft,
 };
@@ -23,7 +24,12 @@ pub struct WaitFor {
     pub wait: Wait,
 }
 
-pub(super) fn decide(job: &Job, op: &WaitFor, now: Timestamp) -> Result<Transition, Refusal> {
+pub(super) fn decide(
+    job: &Job,
+    child: Option<&Job>,
+    op: &WaitFor,
+    now: Timestamp,
+) -> Result<Transition, Refusal> {
     fence(job, op.epoch)?;
     if job.state != State::Running {
         return Err(Refusal::InvalidTransition { from: job.state, op: OpKind::Wait });
@@ -36,5 +42,16 @@ pub(super) fn decide(job: &Job, op: &WaitFor, now: Timestamp) -> Result<Transiti
     }
     let mut draft = Draft::of(job, OpKind::Wait, &op.by, now);
     draft.record(Cause::JobWaiting, Fact::Parked { wait: op.wait.clone() })?;
+    if let WaitOn::Child(_) = op.wait.on {
+        let child = child.ok_or(Refusal::NotFound { what: "child" })?;
+        if child.spec.parent != Some(job.id) {
+            return Err(Refusal::invalid("child", "is not a child of this job"));
+        }
+        // Its end was told while nobody waited: the wait is over before it began.
+        if child.state.is_end() {
+            let woken = Fact::Woken { how: Wakeup::Child, payload: None };
+            draft.record(Cause::WaitCompleted, woken)?;
+        }
+    }
     Ok(draft.finish(None))
 }

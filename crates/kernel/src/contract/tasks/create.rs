@@ -59,10 +59,15 @@ impl CreateTask {
         let payload = Payload::parse(payload, payload_max_bytes)?;
         let kind = self.kind.map_or_else(|| Kind::new(NewJob::DEFAULT_NAME), Ok)?;
         let usual = NewJob::new(kind, payload);
-        let scope = self.idempotency_scope.unwrap_or_else(IdempotencyScope::default_scope);
-        let idempotency = match self.idempotency_key {
-            Some(key) => Idempotency::Key { scope, key },
-            None => Idempotency::OwnId,
+        let idempotency = match (self.idempotency_key, self.idempotency_scope) {
+            (Some(key), scope) => {
+                let scope = scope.unwrap_or_else(IdempotencyScope::default_scope);
+                Idempotency::Key { scope, key }
+            }
+            (None, Some(_)) => {
+                return Err(Refusal::invalid("idempotency_key", "is needed with a scope"));
+            }
+            (None, None) => Idempotency::OwnId,
         };
         Ok(NewJob {
             queue: self.queue.unwrap_or(usual.queue),
@@ -93,6 +98,11 @@ mod tests {
         let new = parse("{}").unwrap();
         let kind = Kind::new(NewJob::DEFAULT_NAME).unwrap();
         assert_eq!(new, NewJob::new(kind, Payload::parse("null", 4).unwrap()));
+    }
+
+    #[test]
+    fn a_scope_without_a_key_is_refused() {
+        assert!(parse(r#"{"idempotency_scope": "tenant_a"}"#).is_err());
     }
 
     #[test]

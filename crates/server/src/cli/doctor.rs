@@ -45,8 +45,8 @@ pub(crate) fn run(command: &Doctor, format: Output) -> ExitCode {
     };
     if !path.is_file() {
         let message = format!(
-            "there is no database {}.\nName another one with --store sqlite:FILE.",
-            path.display()
+            "there is no database file {:?}.\nName another one with --store sqlite:FILE.",
+            path.display().to_string()
         );
         return exit::fail(exit::NOT_FOUND, &message);
     }

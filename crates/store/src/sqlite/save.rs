@@ -10,6 +10,7 @@ use super::{
     SqlResult,
     load::{Place, TaskName},
     names::Names,
+    read::read_payload,
 };
 use crate::{
     IdMap,
@@ -123,10 +124,6 @@ const INSERT: &str = "
 
 const INSERT_PAYLOAD: &str = "INSERT INTO payloads (seq, payload) VALUES (?1, ?2)";
 
-const PAYLOAD_OF: &str = "
-    SELECT coalesce(payload, (SELECT payload FROM payloads WHERE payloads.seq = jobs.seq))
-    FROM jobs WHERE id = ?1";
-
 fn insert_jobs(
     connection: &Connection,
     changes: &Changes,
@@ -141,9 +138,7 @@ fn insert_jobs(
         let payload = match payload {
             NewPayload::Given(payload) => payload.as_str(),
             NewPayload::Of(other) => {
-                let other = [other.as_u128().to_be_bytes()];
-                copied =
-                    connection.prepare_cached(PAYLOAD_OF)?.query_row(other, |row| row.get(0))?;
+                copied = read_payload(connection, *other)?.expect("its job was just loaded");
                 &copied
             }
         };

@@ -111,6 +111,13 @@ pub struct Priority(pub i16);
 impl Priority {
     /// The largest value either side of 0.
     pub const MAX: i16 = 1_000;
+
+    /// The priority of a job that was due then and has this rank; none if no priority gives it.
+    pub fn of_rank(rank: Rank, due_at: Timestamp) -> Option<Self> {
+        let waits = rank.0.checked_sub(due_at.as_micros())?;
+        let priority = Self(i16::try_from(waits / Rank::STEP).ok()?);
+        (Rank::new(due_at, priority) == rank).then_some(priority)
+    }
 }
 
 /// A job's place among those that can be claimed: smaller is first.
@@ -126,10 +133,12 @@ impl Rank {
     /// How much waiting one step of priority is worth.
     pub const AGEING: Duration = Duration::from_secs(60);
 
+    /// The same in microseconds.
+    const STEP: i64 = 60_000_000;
+
     /// The rank of a job that is due at `due_at`.
     pub fn new(due_at: Timestamp, priority: Priority) -> Self {
-        let step = i64::try_from(Self::AGEING.as_micros()).expect("a minute is short");
-        Self(due_at.as_micros() + i64::from(priority.0) * step)
+        Self(due_at.as_micros() + i64::from(priority.0) * Self::STEP)
     }
 }
 
@@ -368,6 +377,18 @@ pub struct Task {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rank_tells_its_priority_and_no_other_number_does() {
+        assert_eq!(u128::try_from(Rank::STEP).unwrap(), Rank::AGEING.as_micros());
+        let due_at = Timestamp::from_micros(1_000_007);
+        for priority in [-1_000, -1, 0, 1, 1_000].map(Priority) {
+            let rank = Rank::new(due_at, priority);
+            assert_eq!(Priority::of_rank(rank, due_at), Some(priority));
+            assert_eq!(Priority::of_rank(Rank(rank.0 + 1), due_at), None);
+        }
+        assert_eq!(Priority::of_rank(Rank(i64::MIN), due_at), None);
+    }
 
     #[test]
     fn a_session_is_renewed_and_counted_and_never_ends_earlier() {

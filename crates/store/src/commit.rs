@@ -336,9 +336,7 @@ impl WorkingSet {
             if row.job != job && !row.is_new && !row.changed {
                 row.changed = true;
                 self.changes.updated.push(id);
-                let completes = row.job.state == State::Running && job.state == State::Succeeded;
-                // A job that failed before has its error in the row, which has to go.
-                if completes && row.job.error.is_none() {
+                if row.job.state == State::Running && job.state == State::Succeeded {
                     self.changes.completed.insert(id);
                 }
             }

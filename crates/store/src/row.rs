@@ -3,11 +3,13 @@
 //! Both are null for the usual job, so the usual row is small. Fields are never renamed, and a new field
 //! is left out when it says nothing: rows of older versions stay readable.
 
+use std::sync::LazyLock;
+
 use serde::{Deserialize, Serialize};
 use windlass_kernel::{
     Actor, Cause, Digest, Failure, Job, JobId, RetryPolicy, Spec, State, Tag, Timestamp,
     job::{CancelRequest, Origin, ScheduleType, Settled, Wait, Wakeup},
-    ops::NewJob,
+    ops::{NewJob, Outcome},
     time::as_ms,
 };
 
@@ -63,6 +65,11 @@ impl Options {
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Rest {
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) interruptions: u32,
+    /// When the attempt and the execution started, if the row does not imply it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) starts: Option<Starts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) wait: Option<Wait>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,7 +86,30 @@ pub(crate) struct Rest {
     pub(crate) remaining: Option<Digest>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) settles: Vec<Settled>,
+    /// The settle that ended the job well, if it said more than that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) settle: Option<Digest>,
 }
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// When the current attempt and the current execution started.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Starts(Option<Timestamp>, Option<Timestamp>);
+
+impl Starts {
+    /// What holds for a job that was claimed once: all began when the job did.
+    fn implied(job: &Job) -> Self {
+        Self(job.started_at, job.started_at.filter(|_| job.state == State::Running))
+    }
+}
+
+/// The settle of a handler that ended well and gave nothing back, which most do.
+static PLAIN_SETTLE: LazyLock<Digest> =
+    LazyLock::new(|| Outcome::Succeeded { result: None }.digest());
 
 /// A cancel request.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -91,12 +121,15 @@ pub(crate) struct Cancel {
 }
 
 impl Rest {
-    /// What rarely happens, and the identity of the settle that ended the job well.
-    pub(crate) fn of(job: &Job) -> (Option<Self>, Option<Digest>) {
+    /// What rarely happens; none if nothing of it did.
+    pub(crate) fn of(job: &Job) -> Option<Self> {
         let well = ended_well(job.state);
-        let mut settles = job.settles.clone();
-        let last = if well.is_some() { settles.pop() } else { None };
+        let starts = Starts(job.attempt_started_at, job.execution_started_at);
+        let settle = job.settles.last().filter(|_| well.is_some()).map(|settled| settled.digest);
+        let older = job.settles.len() - usize::from(settle.is_some());
         let rest = Rest {
+            interruptions: job.interruptions,
+            starts: Some(starts).filter(|starts| *starts != Starts::implied(job)),
             wait: job.wait.clone(),
             woken: job.woken,
             cancel: job.cancel.as_ref().map(|request| Cancel {
@@ -108,13 +141,17 @@ impl Rest {
             ended_by: job.ended_by.filter(|_| well.is_none()),
             result: job.result,
             remaining: job.remaining,
-            settles,
+            settles: job.settles[..older].to_vec(),
+            settle: settle.filter(|settle| *settle != *PLAIN_SETTLE),
         };
-        ((rest != Rest::default()).then_some(rest), last.map(|settled| settled.digest))
+        (rest != Rest::default()).then_some(rest)
     }
 
     /// Puts it back into the job, whose other fields are there.
-    pub(crate) fn into_job(self, settle: Option<Digest>, job: &mut Job) {
+    pub(crate) fn into_job(self, job: &mut Job) {
+        job.interruptions = self.interruptions;
+        let starts = self.starts.unwrap_or_else(|| Starts::implied(job));
+        (job.attempt_started_at, job.execution_started_at) = (starts.0, starts.1);
         job.wait = self.wait;
         job.woken = self.woken;
         job.cancel = self.cancel.map(|request| CancelRequest {
@@ -123,12 +160,15 @@ impl Rest {
             grace_until: request.grace_until,
         });
         job.error = self.error;
-        job.ended_by = ended_well(job.state).or(self.ended_by);
+        let well = ended_well(job.state);
+        job.ended_by = well.or(self.ended_by);
         (job.result, job.remaining) = (self.result, self.remaining);
         job.settles = self.settles;
-        let (epoch, state) = (job.epoch, job.state);
-        let last = settle.map(|digest| Settled { epoch, digest, state, next_retry_at: None });
-        job.settles.extend(last);
+        if well.is_some() {
+            let digest = self.settle.unwrap_or(*PLAIN_SETTLE);
+            let (epoch, state) = (job.epoch, job.state);
+            job.settles.push(Settled { epoch, digest, state, next_retry_at: None });
+        }
     }
 }
 

@@ -114,22 +114,6 @@ fn keys_and_attempts_are_unique() {
             twin!("idempotency_key = 'order-2', attempt = 2"),
         ),
         (
-            "a key of a job's own is its id",
-            twin!("task_id = 'other', idempotency_scope = '_job', idempotency_key = 'order-2'"),
-            twin!(
-                "task_id = 'other', idempotency_scope = '_job',
-                 idempotency_key = x'000000000000000000000000000000ff'"
-            ),
-        ),
-        (
-            "a task of a job's own is its id",
-            twin!("idempotency_key = 'order-2', task_given = 0, task_id = 'other'"),
-            twin!(
-                "idempotency_key = 'order-2', task_given = 0,
-                 task_id = x'000000000000000000000000000000ff'"
-            ),
-        ),
-        (
             "one id, one job",
             twin!(
                 "idempotency_key = 'order-2', task_id = 'other',
@@ -197,11 +181,6 @@ fn numbers_have_bounds() {
             "UPDATE jobs SET epoch = 0 WHERE state = 'queued'",
         ),
         (
-            "interruptions begin with 0",
-            "UPDATE jobs SET interruptions = -1 WHERE state = 'queued'",
-            "UPDATE jobs SET interruptions = 1 WHERE state = 'queued'",
-        ),
-        (
             "a log row has an event",
             "INSERT INTO log (id, tenant, at, count, events) VALUES (999, 'acme', 0, 0, '[]')",
             "INSERT INTO log (id, tenant, at, count, events) VALUES (999, 'acme', 0, 1, '[]')",
@@ -217,9 +196,14 @@ fn numbers_have_bounds() {
             "UPDATE job_groups SET isolated = 1 WHERE isolated = 1 OR id = 1",
         ),
         (
-            "a chain is a hash",
-            "UPDATE jobs SET chain = x'00' WHERE state = 'queued'",
-            "UPDATE jobs SET chain = zeroblob(32) WHERE state = 'queued'",
+            "a history is a hash and at least one place",
+            "UPDATE jobs SET history = zeroblob(32) WHERE state = 'queued'",
+            "UPDATE jobs SET history = zeroblob(40) WHERE state = 'queued'",
+        ),
+        (
+            "a digest is a hash",
+            "UPDATE jobs SET payload_digest = zeroblob(31) WHERE state = 'queued'",
+            "UPDATE jobs SET payload_digest = zeroblob(32) WHERE state = 'queued'",
         ),
     ]);
 }
@@ -238,28 +222,38 @@ fn what_a_state_has_goes_with_the_state() {
             "UPDATE jobs SET next_retry_at = NULL WHERE state = 'queued'",
         ),
         (
-            "what is queued has a rank",
-            "UPDATE jobs SET ready_rank = NULL WHERE state = 'queued'",
-            "UPDATE jobs SET ready_rank = 5 WHERE state = 'queued'",
+            "a job has a rank",
+            "UPDATE jobs SET rank = NULL WHERE state = 'queued'",
+            "UPDATE jobs SET rank = 5 WHERE state = 'queued'",
         ),
         (
-            "what was interrupted has a rank",
-            "UPDATE jobs SET ready_rank = NULL WHERE state = 'interrupted'",
-            "UPDATE jobs SET ready_rank = 5 WHERE state = 'interrupted'",
+            "what runs has started",
+            "UPDATE jobs SET started_at = NULL WHERE state = 'running'",
+            "UPDATE jobs SET started_at = 5 WHERE state = 'running'",
         ),
         (
-            "what runs has no rank",
-            "UPDATE jobs SET ready_rank = 5 WHERE state = 'running'",
-            "UPDATE jobs SET ready_rank = NULL WHERE state = 'running'",
+            "what succeeded had started",
+            "UPDATE jobs SET started_at = NULL WHERE state = 'succeeded'",
+            "UPDATE jobs SET started_at = 5 WHERE state = 'succeeded'",
         ),
         (
             "what runs is leased",
-            "UPDATE jobs SET lease_session = NULL WHERE state = 'running'",
+            "UPDATE jobs SET lease_session = NULL, lease = NULL WHERE state = 'running'",
             "UPDATE jobs SET lease_session = 1 WHERE state = 'running'",
         ),
         (
+            "a lease that is held has its end",
+            "UPDATE jobs SET lease = zeroblob(24) WHERE state = 'running'",
+            "UPDATE jobs SET lease = zeroblob(49) WHERE state = 'running'",
+        ),
+        (
+            "a lease that is over has none",
+            "UPDATE jobs SET lease = zeroblob(49) WHERE state = 'succeeded'",
+            "UPDATE jobs SET lease = zeroblob(24) WHERE state = 'succeeded'",
+        ),
+        (
             "what was dispatched is leased",
-            "UPDATE jobs SET state = 'dispatched', lease_session = NULL WHERE state = 'running'",
+            "UPDATE jobs SET state = 'dispatched', lease_session = NULL, lease = NULL WHERE state = 'running'",
             "UPDATE jobs SET state = 'dispatched' WHERE state = 'running'",
         ),
         (
@@ -268,30 +262,19 @@ fn what_a_state_has_goes_with_the_state() {
             "UPDATE jobs SET lease_session = NULL WHERE state = 'queued'",
         ),
         (
-            "an end has its time",
-            "UPDATE jobs SET finished_at = NULL WHERE state = 'succeeded'",
-            "UPDATE jobs SET finished_at = 5 WHERE state = 'succeeded'",
-        ),
-        (
-            "what has not ended has no end's time",
-            "UPDATE jobs SET finished_at = 5 WHERE state = 'running'",
-            "UPDATE jobs SET finished_at = NULL WHERE state = 'running'",
-        ),
-        (
             "a state alone cannot move",
             "UPDATE jobs SET state = 'succeeded' WHERE state = 'queued'",
-            "UPDATE jobs SET state = 'succeeded', finished_at = 5, ready_rank = NULL
-             WHERE state = 'queued'",
+            "UPDATE jobs SET state = 'succeeded', started_at = 5 WHERE state = 'queued'",
         ),
         (
             "a state is a word that is known",
-            "UPDATE jobs SET state = 'sleeping', ready_rank = NULL WHERE state = 'queued'",
-            "UPDATE jobs SET state = 'waiting', ready_rank = NULL WHERE state = 'queued'",
+            "UPDATE jobs SET state = 'sleeping' WHERE state = 'queued'",
+            "UPDATE jobs SET state = 'waiting' WHERE state = 'queued'",
         ),
         (
             "no job rests on the way to its dead letter",
-            "UPDATE jobs SET state = 'dlq_recorded', ready_rank = NULL WHERE state = 'queued'",
-            "UPDATE jobs SET state = 'scheduled', ready_rank = NULL WHERE state = 'queued'",
+            "UPDATE jobs SET state = 'dlq_recorded' WHERE state = 'queued'",
+            "UPDATE jobs SET state = 'scheduled' WHERE state = 'queued'",
         ),
     ]);
 }
@@ -402,28 +385,28 @@ fn types_are_kept_and_what_is_needed_is_there() {
             "UPDATE jobs SET updated_at = 1.5",
             "UPDATE jobs SET updated_at = 1.0",
         ),
-        ("a text is text", "UPDATE jobs SET kind = x'00'", "UPDATE jobs SET kind = 'x'"),
+        ("a text is text", "UPDATE jobs SET tenant = x'00'", "UPDATE jobs SET tenant = 'x'"),
         (
             "an id is bytes",
             "UPDATE jobs SET id = 'sixteen letters!' WHERE state = 'queued'",
             "UPDATE jobs SET id = CAST('sixteen letters!' AS BLOB) WHERE state = 'queued'",
         ),
         ("a job has a tenant", "UPDATE jobs SET tenant = NULL", "UPDATE jobs SET tenant = 'other'"),
-        ("a job has a queue", "UPDATE jobs SET queue = NULL", "UPDATE jobs SET queue = 'other'"),
+        ("a job has a group", "UPDATE jobs SET group_id = NULL", "UPDATE jobs SET group_id = 1"),
         (
-            "a job has a key",
+            "a group has a queue",
+            "UPDATE job_groups SET queue = NULL",
+            "UPDATE job_groups SET queue = 'x' WHERE id = 1",
+        ),
+        (
+            "a scope has a key",
             "UPDATE jobs SET idempotency_key = NULL WHERE state = 'queued'",
             "UPDATE jobs SET idempotency_key = 'order-2' WHERE state = 'queued'",
         ),
         (
-            "a job has a scope",
+            "a key has a scope",
             "UPDATE jobs SET idempotency_scope = NULL WHERE state = 'queued'",
             "UPDATE jobs SET idempotency_scope = 'bills' WHERE state = 'queued'",
-        ),
-        (
-            "a job has a task",
-            "UPDATE jobs SET task_id = NULL WHERE state = 'queued'",
-            "UPDATE jobs SET task_id = 'invoice-2' WHERE state = 'queued'",
         ),
         (
             "a job has the digest of its payload",

@@ -33,81 +33,68 @@ CREATE TABLE sessions (
 -- Serves recovery: sessions whose leases have run out.
 CREATE INDEX sessions_lapsed ON sessions (lapses_at);
 
+-- A row is written three times in the life of a usual job, so it is narrow: what follows from another
+-- column is not kept, and what Windlass alone reads is packed.
+--
 -- Lists of words in checks are chains of OR: SQLite builds a table of its own for each IN, each time.
 CREATE TABLE jobs (
-    seq                  INTEGER PRIMARY KEY,
-    id                   BLOB    NOT NULL UNIQUE CHECK (length(id) = 16),
-    tenant               TEXT    NOT NULL,
-    queue                TEXT    NOT NULL,
-    kind                 TEXT    NOT NULL,
-    group_id             INTEGER NOT NULL,
-    state                TEXT    NOT NULL CHECK (
+    seq               INTEGER PRIMARY KEY,
+    id                BLOB    NOT NULL UNIQUE CHECK (length(id) = 16),
+    tenant            TEXT    NOT NULL,
+    -- Its queue and its kind, and whether it is claimed alone.
+    group_id          INTEGER NOT NULL,
+    state             TEXT    NOT NULL CHECK (
         state = 'queued' OR state = 'running' OR state = 'succeeded' OR state = 'dispatched'
         OR state = 'scheduled' OR state = 'waiting' OR state = 'retry_scheduled'
         OR state = 'interrupted' OR state = 'partial' OR state = 'failed' OR state = 'cancelled'),
-    -- Its place among the jobs that can be claimed now; null if it cannot.
-    ready_rank           INTEGER CHECK (
-        (ready_rank IS NOT NULL) = (state = 'queued' OR state = 'interrupted')),
-    priority             INTEGER NOT NULL,
-    version              INTEGER NOT NULL CHECK (version >= 1),
-    attempt              INTEGER NOT NULL CHECK (attempt >= 1),
-    retry_count          INTEGER NOT NULL CHECK (retry_count BETWEEN 0 AND max_retries),
-    max_retries          INTEGER NOT NULL,
-    epoch                INTEGER NOT NULL CHECK (epoch >= 0),
-    claim_id             BLOB,
-    interruptions        INTEGER NOT NULL CHECK (interruptions >= 0),
+    -- Its place among the jobs of its group: when it was due, and a minute later for each step of priority.
+    rank              INTEGER NOT NULL,
+    version           INTEGER NOT NULL CHECK (version >= 1),
+    attempt           INTEGER NOT NULL CHECK (attempt >= 1),
+    retry_count       INTEGER NOT NULL CHECK (retry_count BETWEEN 0 AND max_retries),
+    max_retries       INTEGER NOT NULL,
+    epoch             INTEGER NOT NULL CHECK (epoch >= 0),
 
-    created_at           INTEGER NOT NULL,
-    due_at               INTEGER NOT NULL,
-    updated_at           INTEGER NOT NULL,
-    started_at           INTEGER,
-    attempt_started_at   INTEGER,
-    execution_started_at INTEGER,
-    finished_at          INTEGER CHECK ((finished_at IS NOT NULL) = (
-        state = 'succeeded' OR state = 'failed' OR state = 'cancelled' OR state = 'partial')),
-    next_retry_at        INTEGER CHECK ((next_retry_at IS NOT NULL) = (state = 'retry_scheduled')),
+    created_at        INTEGER NOT NULL,
+    -- The last change. A job that is at its end does not change: then it is when it finished.
+    updated_at        INTEGER NOT NULL,
+    started_at        INTEGER CHECK (started_at IS NOT NULL OR NOT (
+        state = 'running' OR state = 'succeeded' OR state = 'partial')),
+    next_retry_at     INTEGER CHECK ((next_retry_at IS NOT NULL) = (state = 'retry_scheduled')),
     -- The next alarm of the job itself; leases ring with their session.
-    timer_at             INTEGER,
+    timer_at          INTEGER,
 
-    lease_session        INTEGER CHECK (
+    lease_session     INTEGER CHECK (
         (lease_session IS NOT NULL) = (state = 'running' OR state = 'dispatched')),
-    lease_until          INTEGER,
-    lease_alone          INTEGER,
-    lease_beat_at        INTEGER,
-    -- Renewals of the session that are already part of lease_count.
-    lease_seen           INTEGER,
-    lease_count          INTEGER NOT NULL,
+    -- The last claim (16 bytes) and the count of leases (8); while it is held also until when (8), the last
+    -- sign of life (8), the renewals of the session that are counted (8), and whether it is held alone (1).
+    lease             BLOB    CHECK (length(lease) = iif(lease_session IS NULL, 24, 49)),
 
-    task_id              ANY     NOT NULL,
-    task_given           INTEGER NOT NULL CHECK (task_given = 0 OR task_given = 1),
-    idempotency_scope    TEXT    NOT NULL,
-    idempotency_key      ANY     NOT NULL,
-    payload_digest       BLOB    NOT NULL,
-    trace_id             ANY     NOT NULL,
-    dlq_id               BLOB    REFERENCES dlq_items (id) DEFERRABLE INITIALLY DEFERRED
+    -- The names that a caller gave; null where the job's own id stands for them.
+    task_id           ANY,
+    idempotency_scope TEXT    CHECK ((idempotency_scope IS NULL) = (idempotency_key IS NULL)),
+    idempotency_key   TEXT,
+    payload_digest    BLOB    NOT NULL CHECK (length(payload_digest) = 32),
+    trace_id          ANY     NOT NULL,
+    dlq_id            BLOB    REFERENCES dlq_items (id) DEFERRABLE INITIALLY DEFERRED
         CHECK ((dlq_id IS NOT NULL) = (state = 'failed')),
-    -- The identity of the settle that ended it well.
-    settle               BLOB,
     -- What is rarely asked for and what rarely happens, as JSON; null if all is as usual.
-    options              TEXT,
-    rest                 TEXT,
-    -- The log rows that speak of this job, eight bytes each; the older ones move to job_log.
-    log_ids              BLOB    NOT NULL,
-    chain                BLOB    NOT NULL CHECK (length(chain) = 32),
+    options           TEXT,
+    rest              TEXT,
+    -- The head of its chain of hashes (32 bytes), then the log rows that speak of it (8 each); the older ones
+    -- move to job_log.
+    history           BLOB    NOT NULL CHECK (length(history) >= 40),
     -- A small payload; a large one stands in payloads, so that an update need not copy it.
-    payload              TEXT,
-
-    CHECK (task_given = 1 OR task_id = id),
-    CHECK (idempotency_scope <> '_job' OR idempotency_key = id)
+    payload           TEXT
 ) STRICT;
 
 -- Invariant 5: one key, one job. Serves the look-up of a key. A job's own id is unique already.
 CREATE UNIQUE INDEX jobs_key ON jobs (tenant, idempotency_scope, idempotency_key)
-    WHERE idempotency_scope <> '_job';
+    WHERE idempotency_key IS NOT NULL;
 -- Invariant 4: one attempt of a task, one job. Serves the look-up of a task.
-CREATE UNIQUE INDEX jobs_task ON jobs (tenant, task_id, attempt) WHERE task_given = 1;
+CREATE UNIQUE INDEX jobs_task ON jobs (tenant, task_id, attempt) WHERE task_id IS NOT NULL;
 -- Serves claims: the jobs of a group that can be claimed, best first.
-CREATE INDEX jobs_ready ON jobs (group_id, ready_rank) WHERE ready_rank IS NOT NULL;
+CREATE INDEX jobs_ready ON jobs (group_id, rank) WHERE state = 'queued' OR state = 'interrupted';
 -- Serves claims: the retries of a group, by the time they are due.
 CREATE INDEX jobs_retry ON jobs (group_id, next_retry_at) WHERE next_retry_at IS NOT NULL;
 -- Serves recovery and renewal: what a session holds.

@@ -8,8 +8,6 @@ use super::{
     values::{Group, JobRow, Places},
 };
 
-/// One step of priority is worth a minute of waiting.
-const STEP_US: i64 = 60_000_000;
 /// From this many interruptions on, a job is claimed alone.
 const ISOLATED_FROM: u32 = 2;
 
@@ -29,13 +27,6 @@ pub(super) fn check(
         add(Rule::Wait, format!("is {state} and waits for {:?}", job.wait));
     }
     lease(row, places, events, add);
-    if job.finished_at.is_some() != ENDS.contains(&state) {
-        add(Rule::Reachable, format!("is {state} and finished at {:?}", job.finished_at));
-    }
-    let rank = rank(job);
-    if row.ready_rank != rank {
-        add(Rule::Reachable, format!("has rank {:?}, not {rank:?}", row.ready_rank));
-    }
     if places.groups.get(&row.group_id) != Some(&group(job)) {
         add(Rule::Reachable, format!("is {state} in group {}, which is not its own", row.group_id));
     }
@@ -53,14 +44,7 @@ fn lease(row: &JobRow, places: &Places, events: &[Event], add: &mut impl FnMut(R
         add(Rule::Lease, format!("was claimed {claims} times and counts {count} leases"));
     }
     let held = LEASED.contains(&state);
-    let columns = [
-        lease.session.is_some(),
-        lease.until.is_some(),
-        lease.alone.is_some(),
-        lease.beat_at.is_some(),
-        lease.seen.is_some(),
-    ];
-    if columns != [held; 5] {
+    if [lease.session.is_some(), lease.beat_at.is_some()] != [held; 2] {
         add(Rule::Lease, format!("is {state} and session {:?} holds it", lease.session));
         return;
     }
@@ -76,13 +60,6 @@ fn lease(row: &JobRow, places: &Places, events: &[Event], add: &mut impl FnMut(R
         }
         Some(_) => {}
     }
-}
-
-/// Its place among the jobs that can be claimed now.
-fn rank(job: &Job) -> Option<i64> {
-    let offered = [State::Queued, State::Interrupted].contains(&job.state);
-    let spec = &job.spec;
-    offered.then(|| spec.due_at.as_micros() + i64::from(spec.priority.0) * STEP_US)
 }
 
 fn group(job: &Job) -> Group {

@@ -51,7 +51,6 @@ impl fmt::Display for Line {
 pub(crate) struct JobRow {
     pub(crate) job: Job,
     pub(crate) group_id: i64,
-    pub(crate) ready_rank: Option<i64>,
     pub(crate) timer_at: Option<Timestamp>,
     pub(crate) dlq_id: Option<DlqId>,
     pub(crate) lease: LeaseColumns,
@@ -68,13 +67,10 @@ pub(crate) struct JobRow {
     pub(crate) came_from: Option<CameFrom>,
 }
 
-/// The columns of a lease. All are set, or none.
+/// What a row says of its lease. Both are set, or none.
 pub(crate) struct LeaseColumns {
     pub(crate) session: Option<i64>,
-    pub(crate) until: Option<Timestamp>,
-    pub(crate) alone: Option<bool>,
     pub(crate) beat_at: Option<Timestamp>,
-    pub(crate) seen: Option<u64>,
 }
 
 /// What the letter says that a job came from.

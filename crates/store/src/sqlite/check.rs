@@ -207,8 +207,9 @@ const RUNS: &str = "
     SELECT run.job, run.tenant, run.task, first, last, ended, next_attempt
     FROM (SELECT job, tenant, task, first, last, ended FROM temp.runs
           UNION ALL
-          SELECT id, tenant, id, 1, attempt, finished_at IS NOT NULL FROM jobs
-          WHERE task_given = 0 AND (tenant, id) IN (SELECT tenant, task_id FROM tasks)) AS run
+          SELECT id, tenant, id, 1, attempt,
+              state IN ('succeeded', 'partial', 'failed', 'cancelled') FROM jobs
+          WHERE task_id IS NULL AND (tenant, id) IN (SELECT tenant, task_id FROM tasks)) AS run
     LEFT JOIN tasks ON tasks.tenant = run.tenant AND tasks.task_id = run.task
     ORDER BY run.tenant, run.task, first, last, run.job";
 
@@ -225,7 +226,7 @@ fn check_runs(connection: &Connection, report: &mut Report) -> SqlResult<()> {
 /// Past the unique index: a broken index must not hide what it should have prevented.
 const KEYS: &str = "
     SELECT id, tenant, idempotency_scope, idempotency_key FROM jobs NOT INDEXED
-    WHERE idempotency_scope <> '_job'
+    WHERE idempotency_key IS NOT NULL
     ORDER BY tenant, idempotency_scope, idempotency_key";
 
 fn check_keys(connection: &Connection, report: &mut Report) -> SqlResult<()> {

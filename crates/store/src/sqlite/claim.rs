@@ -6,7 +6,7 @@ use rusqlite::{Connection, params};
 use windlass_kernel::{
     Job, JobId, Op, Timestamp,
     admit::{Head, Limits, Request, admit},
-    job::{Priority, Rank},
+    job::Rank,
     ops::Claim,
 };
 
@@ -54,7 +54,7 @@ pub(super) fn claim(
     let ready = ready(connection, wanted, work, now)?;
     let request = Request { max: wanted.max, held, holds_isolated, heads: ready.heads };
     let admission = admit(&request, &Limits::default(), now);
-    let renewals = session.and_then(|id| work.names().session(id)).map_or(0, |it| it.renewals);
+    let renewals = session.and_then(|id| work.names().known(id)).map_or(0, |it| it.renewals);
     let mut granted = Vec::new();
     for quota in admission.quotas {
         let seqs = ready.seqs[quota.head][..quota.take].iter().copied();
@@ -92,13 +92,13 @@ fn grant_again(same: Vec<JobId>, rows: Vec<Loaded>, work: &mut Work<'_>) -> Vec<
 
 /// Served by the index `jobs_ready` alone.
 const READY: &str = "
-    SELECT seq, ready_rank FROM jobs
-    WHERE group_id = ?1 AND ready_rank IS NOT NULL
-    ORDER BY ready_rank LIMIT ?2";
+    SELECT seq, rank FROM jobs
+    WHERE group_id = ?1 AND (state = 'queued' OR state = 'interrupted')
+    ORDER BY rank LIMIT ?2";
 
 /// Retries that are due, longest due first. Served by the index `jobs_retry`.
 const DUE_RETRIES: &str = "
-    SELECT seq, due_at, priority FROM jobs
+    SELECT seq, rank FROM jobs
     WHERE group_id = ?1 AND next_retry_at <= ?2
     ORDER BY next_retry_at LIMIT ?3";
 
@@ -131,8 +131,7 @@ fn ready(
             }
             let mut rows = retries.query(params![group, now.as_micros(), limit])?;
             while let Some(row) = rows.next()? {
-                let due_at = Timestamp::from_micros(row.get(1)?);
-                jobs.insert(row.get(0)?, Rank::new(due_at, Priority(row.get(2)?)));
+                jobs.insert(row.get(0)?, Rank(row.get(1)?));
             }
             let mut jobs: Vec<(Rank, i64)> =
                 jobs.into_iter().map(|(seq, rank)| (rank, seq)).collect();

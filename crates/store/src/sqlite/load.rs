@@ -4,29 +4,29 @@ use std::{str::FromStr, sync::Arc, time::Duration};
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params, types::ValueRef};
 use windlass_kernel::{
-    DeadLetter, Digest, DlqId, Epoch, IdempotencyKey, Job, JobId, Lease, Spec, State, Task, TaskId,
-    TenantId, Timestamp, TraceId,
-    ids::ClaimId,
-    job::{Origin, Priority, ScheduleType},
+    DeadLetter, Digest, DlqId, Epoch, IdempotencyKey, IdempotencyScope, Job, JobId, Session, Spec,
+    State, Task, TaskId, TenantId, Timestamp, TraceId,
+    job::{Origin, Priority, Rank, ScheduleType},
     ops::NewJob,
 };
 
-use super::{SqlResult, names::Names, work::Work};
+use super::{
+    SqlResult,
+    names::Lookup,
+    packed::{History, LeaseBytes},
+    work::Work,
+};
 use crate::{
     commit::{Key, Needs},
-    log::{Chain, NO_CHAIN},
     row::{Options, Rest},
 };
 
 /// The columns of a job that are read back, in the order of [`job_of`].
 macro_rules! job_columns {
     () => {
-        "seq, id, tenant, queue, kind, state, priority, version, attempt, retry_count, max_retries,
-         epoch, interruptions, created_at, claim_id, due_at, updated_at, started_at,
-         attempt_started_at, execution_started_at, finished_at, next_retry_at, lease_session,
-         lease_until, lease_alone, lease_beat_at, lease_seen, lease_count, task_id, task_given,
-         idempotency_scope, idempotency_key, payload_digest, trace_id, settle, options, rest, log_ids,
-         chain, group_id"
+        "seq, id, tenant, group_id, state, rank, version, attempt, retry_count, max_retries, epoch,
+         created_at, updated_at, started_at, next_retry_at, lease_session, lease, task_id,
+         idempotency_scope, idempotency_key, payload_digest, trace_id, options, rest, history"
     };
 }
 pub(super) use job_columns;
@@ -42,8 +42,7 @@ pub(super) struct Loaded {
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) seq: i64,
-    pub(super) log_ids: Vec<u8>,
-    pub(super) chain: Chain,
+    pub(super) history: History,
     /// Renewals of the session that are part of the job's lease count.
     pub(super) lease_seen: u64,
     /// The group of its row, and whether that is an isolated one.
@@ -53,7 +52,7 @@ pub(super) struct Place {
 impl Place {
     /// The place of a job that is about to be created.
     pub(super) fn new() -> Self {
-        Self { seq: 0, log_ids: Vec::new(), chain: NO_CHAIN, lease_seen: 0, group: None }
+        Self { seq: 0, history: History::new(), lease_seen: 0, group: None }
     }
 }
 
@@ -87,7 +86,7 @@ pub(super) fn load(connection: &Connection, needs: &Needs, work: &mut Work<'_>) 
     let of_jobs = of_jobs.map(|job| (job.spec.tenant.clone(), job.spec.task_id.clone()));
     let tasks: Vec<_> = needs.tasks.iter().cloned().chain(of_jobs).collect();
     for (tenant, task_id) in tasks {
-        if let Some(task) = load_task(connection, tenant, task_id)? {
+        if let Some(task) = load_task(connection, tenant, task_id, work.names())? {
             work.set.add_task(task);
         }
     }
@@ -99,7 +98,7 @@ const JOB: &str = concat!("SELECT ", job_columns!(), " FROM jobs WHERE id = ?1")
 pub(super) fn load_job(
     connection: &Connection,
     id: JobId,
-    names: &Names,
+    names: &impl Lookup,
 ) -> SqlResult<Option<Loaded>> {
     let mut statement = connection.prepare_cached(JOB)?;
     statement.query_row([id.as_u128().to_be_bytes()], |row| job_of(row, names)).optional()
@@ -111,11 +110,11 @@ const JOB_TO_GRANT: &str = concat!("SELECT ", job_columns!(), ", payload FROM jo
 pub(super) fn load_to_grant(
     connection: &Connection,
     seqs: impl IntoIterator<Item = i64>,
-    names: &Names,
+    names: &impl Lookup,
 ) -> SqlResult<Vec<(Loaded, Option<String>)>> {
     let mut by_seq = connection.prepare_cached(JOB_TO_GRANT)?;
     let mut load =
-        |seq: i64| by_seq.query_row([seq], |row| Ok((job_of(row, names)?, row.get(40)?)));
+        |seq: i64| by_seq.query_row([seq], |row| Ok((job_of(row, names)?, row.get(25)?)));
     seqs.into_iter().map(&mut load).collect()
 }
 
@@ -123,14 +122,13 @@ pub(super) fn load_to_grant(
 const JOB_BY_KEY: &str = concat!(
     "SELECT ",
     job_columns!(),
-    " FROM jobs WHERE tenant = ?1 AND idempotency_scope = ?2 AND idempotency_key = ?3
-      AND idempotency_scope <> '_job'"
+    " FROM jobs WHERE tenant = ?1 AND idempotency_scope = ?2 AND idempotency_key = ?3"
 );
 
 fn load_by_key(
     connection: &Connection,
     (tenant, scope, key): &Key,
-    names: &Names,
+    names: &impl Lookup,
 ) -> SqlResult<Option<Loaded>> {
     let mut statement = connection.prepare_cached(JOB_BY_KEY)?;
     let key = params![tenant.as_str(), scope.as_str(), key.as_str()];
@@ -144,7 +142,7 @@ const JOBS_OF_SESSION: &str =
 pub(super) fn load_jobs_of_session(
     connection: &Connection,
     session: i64,
-    names: &Names,
+    names: &impl Lookup,
 ) -> SqlResult<Vec<Loaded>> {
     let mut statement = connection.prepare_cached(JOBS_OF_SESSION)?;
     let rows = statement.query_map([session], |row| job_of(row, names))?;
@@ -152,10 +150,17 @@ pub(super) fn load_jobs_of_session(
 }
 
 /// Jobs that are not at an end, for tests and tools.
-const OPEN_JOBS: &str =
-    concat!("SELECT ", job_columns!(), " FROM jobs WHERE finished_at IS NULL ORDER BY seq");
+const OPEN_JOBS: &str = concat!(
+    "SELECT ",
+    job_columns!(),
+    " FROM jobs
+        WHERE state NOT IN ('succeeded', 'partial', 'failed', 'cancelled') ORDER BY seq"
+);
 
-pub(super) fn load_open_jobs(connection: &Connection, names: &Names) -> SqlResult<Vec<Loaded>> {
+pub(super) fn load_open_jobs(
+    connection: &Connection,
+    names: &impl Lookup,
+) -> SqlResult<Vec<Loaded>> {
     let mut statement = connection.prepare_cached(OPEN_JOBS)?;
     let rows = statement.query_map([], |row| job_of(row, names))?;
     rows.collect()
@@ -166,13 +171,14 @@ const TASK_ROW: &str = "SELECT next_attempt FROM tasks WHERE tenant = ?1 AND tas
 /// Served by the index `jobs_task`.
 const TASK_JOBS: &str = "
     SELECT id, attempt, state FROM jobs
-    WHERE tenant = ?1 AND task_id = ?2 AND task_given = 1
+    WHERE tenant = ?1 AND task_id = ?2
     ORDER BY attempt DESC LIMIT 2";
 
 fn load_task(
     connection: &Connection,
     tenant: TenantId,
     task_id: TaskId,
+    names: &impl Lookup,
 ) -> SqlResult<Option<Task>> {
     let name = TaskName::of(&task_id);
     let mut by_row = connection.prepare_cached(TASK_ROW)?;
@@ -193,7 +199,9 @@ fn load_task(
     // A job that named no task has no task row, and its own id may still be named as a task.
     if let TaskName::Own(id) = name {
         let mut by_id = connection.prepare_cached(JOB)?;
-        let own = by_id.query_row([id.as_u128().to_be_bytes()], unleased_job_of).optional()?;
+        let own = by_id
+            .query_row([id.as_u128().to_be_bytes()], |row| unleased_job_of(row, names))
+            .optional()?;
         if let Some(own) = own.filter(|own| own.job.spec.tenant == tenant) {
             note(id, own.job.attempt, own.job.state);
         }
@@ -242,69 +250,51 @@ impl rusqlite::ToSql for TaskName<'_> {
 }
 
 /// The job of a row that has `job_columns`.
-pub(super) fn job_of(row: &Row<'_>, names: &Names) -> SqlResult<Loaded> {
-    let mut loaded = unleased_job_of(row)?;
-    loaded.job.lease = lease_of(row, names)?;
-    with_session(&mut loaded, names);
+pub(super) fn job_of(row: &Row<'_>, names: &impl Lookup) -> SqlResult<Loaded> {
+    let (mut loaded, lease) = job_and_lease_of(row, names)?;
+    if let Some(id) = row.get::<_, Option<i64>>(15)? {
+        let session = names.session(id)?;
+        let session = session.ok_or_else(|| unreadable(15, format!("there is no session {id}")))?;
+        let held = lease.held.ok_or_else(|| unreadable(16, "there is no lease".to_owned()))?;
+        loaded.job.lease = Some(held.lease(session.worker.clone()));
+        loaded.place.lease_seen = held.seen;
+        with_session(&mut loaded, &session);
+    }
     Ok(loaded)
 }
 
 /// The job of a row that has `job_columns`, as if nobody held it.
-pub(super) fn unleased_job_of(row: &Row<'_>) -> SqlResult<Loaded> {
+pub(super) fn unleased_job_of(row: &Row<'_>, names: &impl Lookup) -> SqlResult<Loaded> {
+    job_and_lease_of(row, names).map(|(loaded, _)| loaded)
+}
+
+/// The job of a row that has `job_columns`, as if nobody held it, and what the row says of its lease.
+pub(super) fn job_and_lease_of(
+    row: &Row<'_>,
+    names: &impl Lookup,
+) -> SqlResult<(Loaded, LeaseBytes)> {
     let id = JobId::from_u128(u128_of(row, 1)?);
-    let options: Options = json_or_default(row, 35)?;
-    let spec = Spec {
-        tenant: text_of(row, 2)?,
-        task_id: match row.get_ref(28)? {
-            ValueRef::Blob(_) => TaskId::of_job(JobId::from_u128(u128_of(row, 28)?)),
-            _ => text_of(row, 28)?,
-        },
-        task_given: row.get(29)?,
-        kind: text_of(row, 4)?,
-        queue: text_of(row, 3)?,
-        priority: Priority(row.get(6)?),
-        schedule_type: options.schedule_type.unwrap_or(ScheduleType::At),
-        scheduled_at: options.scheduled_at,
-        due_at: time_of(row, 15)?,
-        timeout: options.timeout_ms.map(Duration::from_millis),
-        heartbeat_timeout: options.heartbeat_timeout_ms.map(Duration::from_millis),
-        schedule_to_start: options.schedule_to_start_ms.map(Duration::from_millis),
-        deadline_at: options.deadline_at,
-        max_retries: row.get(10)?,
-        retry: options.retry.unwrap_or_default(),
-        max_interruptions: options.max_interruptions.unwrap_or(NewJob::MAX_INTERRUPTIONS_DEFAULT),
-        idempotency_scope: text_of(row, 30)?,
-        idempotency_key: match row.get_ref(31)? {
-            ValueRef::Blob(_) => IdempotencyKey::of_job(JobId::from_u128(u128_of(row, 31)?)),
-            _ => text_of(row, 31)?,
-        },
-        payload_digest: Digest::from_bytes(row.get(32)?),
-        tags: options.tags,
-        trace_id: match row.get_ref(33)? {
-            ValueRef::Blob(_) => TraceId::for_run(id, u128_of(row, 33)?),
-            _ => text_of(row, 33)?,
-        },
-        parent: options.parent,
-        origin: options.origin.unwrap_or(Origin::Enqueued),
-        created_at: time_of(row, 13)?,
-    };
-    let state = state_of(row, 5)?;
+    let state = state_of(row, 4)?;
+    let (spec, group) = spec_of(row, id, names)?;
+    let lease = LeaseBytes::parse(row.get_ref(16)?.as_blob_or_null()?);
+    let lease = lease.ok_or_else(|| unreadable(16, "it is no lease".to_owned()))?;
+    let updated_at = time_of(row, 12)?;
     let mut job = Job {
         id,
         spec: Arc::new(spec),
         state,
-        version: row.get(7)?,
-        attempt: row.get(8)?,
-        retry_count: row.get(9)?,
-        epoch: Epoch::new(row.get(11)?),
-        claim_id: id_or_none(row, 14)?.map(ClaimId::from_u128),
-        interruptions: row.get(12)?,
-        started_at: time_or_none(row, 17)?,
-        attempt_started_at: time_or_none(row, 18)?,
-        execution_started_at: time_or_none(row, 19)?,
-        updated_at: time_of(row, 16)?,
-        finished_at: time_or_none(row, 20)?,
-        next_retry_at: time_or_none(row, 21)?,
+        version: row.get(6)?,
+        attempt: row.get(7)?,
+        retry_count: row.get(8)?,
+        epoch: Epoch::new(row.get(10)?),
+        claim_id: lease.claim_id,
+        interruptions: 0,
+        started_at: time_or_none(row, 13)?,
+        attempt_started_at: None,
+        execution_started_at: None,
+        updated_at,
+        finished_at: state.is_end().then_some(updated_at),
+        next_retry_at: time_or_none(row, 14)?,
         wait: None,
         woken: None,
         cancel: None,
@@ -315,40 +305,80 @@ pub(super) fn unleased_job_of(row: &Row<'_>) -> SqlResult<Loaded> {
         remaining: None,
         settles: Vec::new(),
         lease: None,
-        lease_count: row.get(27)?,
+        lease_count: lease.count,
     };
-    let settle: Option<[u8; 32]> = row.get(34)?;
-    let rest: Rest = json_or_default(row, 36)?;
-    rest.into_job(settle.map(Digest::from_bytes), &mut job);
+    let rest: Rest = json_or_default(row, 23)?;
+    rest.into_job(&mut job);
+    let history = History::parse(row.get_ref(24)?.as_blob()?);
     let place = Place {
         seq: row.get(0)?,
-        log_ids: row.get(37)?,
-        chain: row.get(38)?,
-        lease_seen: row.get::<_, Option<u64>>(26)?.unwrap_or(0),
-        group: Some((row.get(39)?, job.is_isolated())),
+        history: history.ok_or_else(|| unreadable(24, "it is no history".to_owned()))?,
+        lease_seen: 0,
+        group: Some((group, job.is_isolated())),
     };
-    Ok(Loaded { job, place })
+    Ok((Loaded { job, place }, lease))
 }
 
-/// The lease of a row, as it was granted.
-fn lease_of(row: &Row<'_>, names: &Names) -> SqlResult<Option<Lease>> {
-    let Some(session) = row.get::<_, Option<i64>>(22)? else { return Ok(None) };
-    let session = names
-        .session(session)
-        .ok_or_else(|| unreadable(22, format!("there is no session {session}")))?;
-    Ok(Some(Lease {
-        worker: session.worker.clone(),
-        until: time_of(row, 23)?,
-        alone: row.get(24)?,
-        beat_at: time_of(row, 25)?,
-    }))
+/// What was asked for, and the group that the row is in.
+fn spec_of(row: &Row<'_>, id: JobId, names: &impl Lookup) -> SqlResult<(Spec, i64)> {
+    let options: Options = json_or_default(row, 22)?;
+    let group_id = row.get(3)?;
+    let group = names.group(group_id)?;
+    let group = group.ok_or_else(|| unreadable(3, format!("there is no group {group_id}")))?;
+    if row.get_ref(2)?.as_str()? != group.tenant.as_str() {
+        return Err(unreadable(2, format!("group {group_id} belongs to {}", group.tenant)));
+    }
+    let created_at = time_of(row, 11)?;
+    let due_at = options.scheduled_at.unwrap_or(created_at).max(created_at);
+    let priority = Priority::of_rank(Rank(row.get(5)?), due_at);
+    let task_id = match row.get_ref(17)? {
+        ValueRef::Null => None,
+        ValueRef::Blob(_) => Some(TaskId::of_job(JobId::from_u128(u128_of(row, 17)?))),
+        _ => Some(text_of(row, 17)?),
+    };
+    let is_own_key = row.get_ref(19)? == ValueRef::Null;
+    let spec = Spec {
+        tenant: group.tenant,
+        task_given: task_id.is_some(),
+        task_id: task_id.unwrap_or_else(|| TaskId::of_job(id)),
+        kind: group.kind,
+        queue: group.queue,
+        priority: priority.ok_or_else(|| unreadable(5, "it is no rank".to_owned()))?,
+        schedule_type: options.schedule_type.unwrap_or(ScheduleType::At),
+        scheduled_at: options.scheduled_at,
+        due_at,
+        timeout: options.timeout_ms.map(Duration::from_millis),
+        heartbeat_timeout: options.heartbeat_timeout_ms.map(Duration::from_millis),
+        schedule_to_start: options.schedule_to_start_ms.map(Duration::from_millis),
+        deadline_at: options.deadline_at,
+        max_retries: row.get(9)?,
+        retry: options.retry.unwrap_or_default(),
+        max_interruptions: options.max_interruptions.unwrap_or(NewJob::MAX_INTERRUPTIONS_DEFAULT),
+        idempotency_scope: match is_own_key {
+            true => IdempotencyScope::own_id(),
+            false => text_of(row, 18)?,
+        },
+        idempotency_key: match is_own_key {
+            true => IdempotencyKey::of_job(id),
+            false => text_of(row, 19)?,
+        },
+        payload_digest: Digest::from_bytes(row.get(20)?),
+        tags: options.tags,
+        trace_id: match row.get_ref(21)? {
+            ValueRef::Blob(_) => TraceId::for_run(id, u128_of(row, 21)?),
+            _ => text_of(row, 21)?,
+        },
+        parent: options.parent,
+        origin: options.origin.unwrap_or(Origin::Enqueued),
+        created_at,
+    };
+    Ok((spec, group_id))
 }
 
 /// What its session adds to a lease: a later end, and renewals that are not counted yet.
-pub(super) fn with_session(loaded: &mut Loaded, names: &Names) {
+pub(super) fn with_session(loaded: &mut Loaded, session: &Session) {
     let Loaded { job, place } = loaded;
     let Some(lease) = &mut job.lease else { return };
-    let Some((_, session)) = names.session_of(&lease.worker) else { return };
     lease.until = lease.until.max(session.until);
     job.lease_count += session.renewals.saturating_sub(place.lease_seen);
     place.lease_seen = session.renewals;

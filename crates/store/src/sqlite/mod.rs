@@ -11,6 +11,7 @@ mod lock;
 mod mark;
 mod names;
 mod open;
+mod packed;
 mod read;
 mod readers;
 mod save;
@@ -23,7 +24,7 @@ use rusqlite::{ErrorCode, ffi};
 use windlass_kernel::{Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Timestamp};
 
 pub use self::check::check;
-use self::{lock::Lock, names::Names, open::Opened, readers::Readers, writer::WriterThread};
+use self::{lock::Lock, names::Stored, open::Opened, readers::Readers, writer::WriterThread};
 use crate::{
     Error, Replies, Store, StoreFuture, Write,
     read::{Cursor, FeedEvent, JobFilter, LetterFilter, OldestReady, Output, Page, SessionView},
@@ -109,8 +110,7 @@ impl Store for Sqlite {
 
     fn open_jobs(&self) -> StoreFuture<'_, Vec<Job>> {
         Box::pin(self.readers.read(move |snapshot| {
-            let names = Names::load_sessions(snapshot)?;
-            let jobs = load::load_open_jobs(snapshot, &names)?;
+            let jobs = load::load_open_jobs(snapshot, &Stored(snapshot))?;
             Ok(Ok(jobs.into_iter().map(|loaded| loaded.job).collect()))
         }))
     }

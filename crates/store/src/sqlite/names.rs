@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use windlass_kernel::{Job, Kind, Queue, Session, TenantId, Timestamp, WorkerId};
 
 use super::{
@@ -17,9 +17,41 @@ use super::{
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     groups: HashMap<GroupName, i64>,
+    groups_by_id: HashMap<i64, GroupName>,
     by_queue: HashMap<Queue, Vec<(i64, GroupName)>>,
     sessions: HashMap<i64, Known>,
     workers: HashMap<WorkerId, i64>,
+}
+
+/// Looks up what rows refer to by number.
+pub(super) trait Lookup {
+    /// The group of this number.
+    fn group(&self, id: i64) -> SqlResult<Option<GroupName>>;
+    /// The session of this number.
+    fn session(&self, id: i64) -> SqlResult<Option<Session>>;
+}
+
+/// Looks up in the database, as a reader does, who remembers nothing.
+pub(super) struct Stored<'a>(pub(super) &'a Connection);
+
+impl Lookup for Stored<'_> {
+    fn group(&self, id: i64) -> SqlResult<Option<GroupName>> {
+        self.0.prepare_cached(GROUP)?.query_row([id], group_of).optional()
+    }
+
+    fn session(&self, id: i64) -> SqlResult<Option<Session>> {
+        self.0.prepare_cached(SESSION)?.query_row([id], session_of).optional()
+    }
+}
+
+impl Lookup for Names {
+    fn group(&self, id: i64) -> SqlResult<Option<GroupName>> {
+        Ok(self.groups_by_id.get(&id).cloned())
+    }
+
+    fn session(&self, id: i64) -> SqlResult<Option<Session>> {
+        Ok(self.known(id).cloned())
+    }
 }
 
 /// A session, and when the last of its leases runs out.
@@ -50,8 +82,10 @@ impl GroupName {
     }
 }
 
-const GROUPS: &str = "SELECT id, queue, tenant, kind, isolated FROM job_groups";
-const SESSIONS: &str = "SELECT id, worker, until, renewals, lapses_at FROM sessions";
+const GROUPS: &str = "SELECT queue, tenant, kind, isolated, id FROM job_groups";
+const GROUP: &str = "SELECT queue, tenant, kind, isolated FROM job_groups WHERE id = ?1";
+const SESSIONS: &str = "SELECT worker, until, renewals, id, lapses_at FROM sessions";
+const SESSION: &str = "SELECT worker, until, renewals FROM sessions WHERE id = ?1";
 const ADD_GROUP: &str =
     "INSERT INTO job_groups (queue, tenant, kind, isolated) VALUES (?1, ?2, ?3, ?4)";
 const SAVE_SESSION: &str = "
@@ -68,30 +102,13 @@ impl Names {
         let mut groups = connection.prepare(GROUPS)?;
         let mut rows = groups.query([])?;
         while let Some(row) = rows.next()? {
-            let name = GroupName {
-                queue: text_of(row, 1)?,
-                tenant: text_of(row, 2)?,
-                kind: text_of(row, 3)?,
-                isolated: row.get(4)?,
-            };
-            names.add_group(row.get(0)?, name);
+            names.add_group(row.get(4)?, group_of(row)?);
         }
-        let sessions = Self::load_sessions(connection)?;
-        Ok(Names { groups: names.groups, by_queue: names.by_queue, ..sessions })
-    }
-
-    /// The sessions alone, which is what a reader needs.
-    pub(super) fn load_sessions(connection: &Connection) -> SqlResult<Self> {
-        let mut names = Names::default();
-        let mut sessions = connection.prepare_cached(SESSIONS)?;
+        let mut sessions = connection.prepare(SESSIONS)?;
         let mut rows = sessions.query([])?;
         while let Some(row) = rows.next()? {
-            let session = Session {
-                worker: text_of(row, 1)?,
-                until: time_of(row, 2)?,
-                renewals: row.get(3)?,
-            };
-            names.add_session(row.get(0)?, Known { session, lapses_at: time_of(row, 4)? });
+            let lapses_at = time_of(row, 4)?;
+            names.add_session(row.get(3)?, Known { session: session_of(row)?, lapses_at });
         }
         Ok(names)
     }
@@ -133,14 +150,14 @@ impl Names {
     }
 
     /// The session of this number.
-    pub(super) fn session(&self, id: i64) -> Option<&Session> {
+    pub(super) fn known(&self, id: i64) -> Option<&Session> {
         self.sessions.get(&id).map(|known| &known.session)
     }
 
     /// The session of a worker, with its number.
     pub(super) fn session_of(&self, worker: &WorkerId) -> Option<(i64, &Session)> {
         let id = *self.workers.get(worker)?;
-        Some((id, self.session(id)?))
+        Some((id, self.known(id)?))
     }
 
     /// A worker has leases until then: its session begins, or lasts longer.
@@ -196,6 +213,7 @@ impl Names {
     }
 
     fn add_group(&mut self, id: i64, name: GroupName) {
+        self.groups_by_id.insert(id, name.clone());
         self.by_queue.entry(name.queue.clone()).or_default().push((id, name.clone()));
         self.groups.insert(name, id);
     }
@@ -204,4 +222,13 @@ impl Names {
         self.workers.insert(known.session.worker.clone(), id);
         self.sessions.insert(id, known);
     }
+}
+
+fn group_of(row: &Row<'_>) -> SqlResult<GroupName> {
+    let (queue, tenant, kind) = (text_of(row, 0)?, text_of(row, 1)?, text_of(row, 2)?);
+    Ok(GroupName { queue, tenant, kind, isolated: row.get(3)? })
+}
+
+fn session_of(row: &Row<'_>) -> SqlResult<Session> {
+    Ok(Session { worker: text_of(row, 0)?, until: time_of(row, 1)?, renewals: row.get(2)? })
 }

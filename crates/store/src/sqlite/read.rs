@@ -10,7 +10,7 @@ use windlass_kernel::{
 use super::{
     SqlResult,
     load::{self, Loaded, job_columns, text_of, time_of},
-    names::Names,
+    names::Stored,
 };
 use crate::{
     Error, log,
@@ -19,7 +19,7 @@ use crate::{
 
 /// The job of this id, with the lease that its session gives it.
 pub(super) fn read_job(connection: &Connection, id: JobId) -> SqlResult<Option<Loaded>> {
-    load::load_job(connection, id, &Names::load_sessions(connection)?)
+    load::load_job(connection, id, &Stored(connection))
 }
 
 const LOG_IDS: &str = "SELECT log_id FROM job_log WHERE seq = ?1 ORDER BY log_id";
@@ -31,12 +31,11 @@ pub(super) fn read_events(
     id: JobId,
 ) -> SqlResult<Result<Vec<Event>, Error>> {
     let Some(Loaded { job, place }) = read_job(connection, id)? else { return Ok(Ok(Vec::new())) };
-    let mut ids: Vec<i64> = connection
+    let mut ids: Vec<u64> = connection
         .prepare_cached(LOG_IDS)?
         .query_map([place.seq], |row| row.get(0))?
         .collect::<SqlResult<_>>()?;
-    let inline = place.log_ids.chunks_exact(8);
-    ids.extend(inline.map(|id| i64::from_be_bytes(id.try_into().expect("eight bytes"))));
+    ids.extend(place.history.log_ids());
     let mut events = Vec::new();
     let mut by_id = connection.prepare_cached(LOG_ROW)?;
     for log_id in ids {
@@ -149,7 +148,11 @@ pub(super) fn read_feed(
     Ok(Ok(feed))
 }
 
-const COUNTS: &str = "SELECT queue, state, count(*) FROM jobs GROUP BY queue, state";
+const COUNTS: &str = "
+    SELECT queue, state, sum(jobs) FROM (
+        SELECT group_id, state, count(*) AS jobs FROM jobs GROUP BY group_id, state)
+    JOIN job_groups ON job_groups.id = group_id
+    GROUP BY queue, state";
 
 /// How many jobs there are, by queue and state.
 pub(super) fn read_counts(connection: &Connection) -> SqlResult<Vec<(String, String, u64)>> {
@@ -173,7 +176,7 @@ pub(super) fn read_jobs(
     filter: &JobFilter,
     cursor: Cursor,
 ) -> SqlResult<Page<Job>> {
-    let names = Names::load_sessions(connection)?;
+    let names = Stored(connection);
     let from = match cursor.from {
         Some(from) => i64::try_from(from).unwrap_or(i64::MAX),
         None => connection.query_row(LAST_SEQ, [], |row| row.get(0))?,
@@ -241,8 +244,8 @@ const OLDEST_READY: &str = "
     SELECT queue, min(since) FROM (
         SELECT job_groups.queue AS queue,
             (SELECT updated_at FROM jobs
-             WHERE group_id = job_groups.id AND ready_rank IS NOT NULL
-             ORDER BY ready_rank LIMIT 1) AS since
+             WHERE group_id = job_groups.id AND (state = 'queued' OR state = 'interrupted')
+             ORDER BY rank LIMIT 1) AS since
         FROM job_groups)
     WHERE since IS NOT NULL GROUP BY queue ORDER BY queue";
 

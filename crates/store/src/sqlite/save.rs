@@ -2,7 +2,7 @@
 
 use rusqlite::{CachedStatement, Connection, params};
 use windlass_kernel::{
-    DeadLetter, Event, IdempotencyScope, Job, JobId, NewPayload, State, Task, Timestamp, TraceId,
+    DeadLetter, Event, IdempotencyScope, Job, JobId, NewPayload, Task, Timestamp, TraceId,
     timer::{self, Alarm},
 };
 
@@ -10,6 +10,7 @@ use super::{
     SqlResult,
     load::{Place, TaskName},
     names::Names,
+    packed::LeaseColumn,
     read::read_payload,
 };
 use crate::{
@@ -103,24 +104,17 @@ fn save_log(
 
 fn note_event(places: &mut IdMap<Place>, event: &Event, log_id: u64, line: &str, now: Timestamp) {
     let place = places.entry(event.job_id).or_insert_with(Place::new);
-    place.chain = log::extend(place.chain, now, line);
-    let log_id = log_id.to_be_bytes();
-    if !place.log_ids.ends_with(&log_id) {
-        place.log_ids.extend(log_id);
-    }
+    let chain = log::extend(place.history.chain(), now, line);
+    place.history.add(&chain, log_id);
 }
 
 const INSERT: &str = "
-    INSERT INTO jobs (
-        id, tenant, queue, kind, group_id, state, ready_rank, priority, version, attempt, retry_count,
-        max_retries, epoch, claim_id, interruptions, created_at, due_at, updated_at, started_at,
-        attempt_started_at, execution_started_at, finished_at, next_retry_at, timer_at,
-        lease_session, lease_until, lease_alone, lease_beat_at, lease_seen, lease_count, task_id,
-        task_given, idempotency_scope, idempotency_key, payload_digest, trace_id, dlq_id, settle,
-        options, rest, log_ids, chain, payload)
+    INSERT INTO jobs (id, tenant, group_id, state, rank, version, attempt, retry_count, max_retries,
+        epoch, created_at, updated_at, started_at, next_retry_at, timer_at, lease_session, lease,
+        task_id, idempotency_scope, idempotency_key, payload_digest, trace_id, dlq_id, options, rest,
+        history, payload)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
-        ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37, ?38, ?39,
-        ?40, ?41, ?42, ?43)";
+        ?21, ?22, ?23, ?24, ?25, ?26, ?27)";
 
 const INSERT_PAYLOAD: &str = "INSERT INTO payloads (seq, payload) VALUES (?1, ?2)";
 
@@ -168,78 +162,56 @@ fn insert_job(
     payload: Option<&str>,
 ) -> SqlResult<()> {
     let spec = &job.spec;
-    let (rest, settle) = Rest::of(job);
-    let lease = job.lease.as_ref();
+    let given = spec.idempotency_scope != IdempotencyScope::own_id();
     insert.execute(params![
         job.id.as_u128().to_be_bytes(),
         spec.tenant.as_str(),
-        spec.queue.as_str(),
-        spec.kind.as_str(),
         group,
         job.state.as_str(),
-        ready_rank(job),
-        spec.priority.0,
+        spec.rank().0,
         job.version,
         job.attempt,
         job.retry_count,
         spec.max_retries,
         job.epoch.get(),
-        job.claim_id.map(|id| id.as_u128().to_be_bytes()),
-        job.interruptions,
         spec.created_at.as_micros(),
-        spec.due_at.as_micros(),
         job.updated_at.as_micros(),
         job.started_at.map(Timestamp::as_micros),
-        job.attempt_started_at.map(Timestamp::as_micros),
-        job.execution_started_at.map(Timestamp::as_micros),
-        job.finished_at.map(Timestamp::as_micros),
         job.next_retry_at.map(Timestamp::as_micros),
         timer_at(job).map(Timestamp::as_micros),
         session,
-        lease.map(|lease| lease.until.as_micros()),
-        lease.map(|lease| lease.alone),
-        lease.map(|lease| lease.beat_at.as_micros()),
-        lease.map(|_| place.lease_seen),
-        job.lease_count,
-        TaskName::of(&spec.task_id),
-        spec.task_given,
-        spec.idempotency_scope.as_str(),
-        KeyName::of(job),
+        LeaseColumn::of(job, place.lease_seen).bytes(),
+        spec.task_given.then(|| TaskName::of(&spec.task_id)),
+        given.then(|| spec.idempotency_scope.as_str()),
+        given.then(|| spec.idempotency_key.as_str()),
         spec.payload_digest.as_bytes(),
         TraceName::of(job),
         job.dlq_id.map(|id| id.as_u128().to_be_bytes()),
-        settle.map(|settle| *settle.as_bytes()),
         Options::of(spec).map(|options| json(&options)),
-        rest.map(|rest| json(&rest)),
-        place.log_ids,
-        place.chain,
+        Rest::of(job).map(|rest| json(&rest)),
+        place.history.bytes(),
         payload,
     ])?;
     Ok(())
 }
 
 const UPDATE: &str = "
-    UPDATE jobs SET state = ?2, ready_rank = ?3, version = ?4, attempt = ?5, retry_count = ?6,
-        epoch = ?7, interruptions = ?8, updated_at = ?9, started_at = ?10, attempt_started_at = ?11,
-        execution_started_at = ?12, finished_at = ?13, next_retry_at = ?14, timer_at = ?15,
-        lease_session = ?16, claim_id = ?17, lease_until = ?18, lease_alone = ?19,
-        lease_beat_at = ?20, lease_seen = ?21, lease_count = ?22, settle = ?23, rest = ?24,
-        log_ids = ?25, chain = ?26, group_id = ?27
+    UPDATE jobs SET state = ?2, version = ?3, attempt = ?4, retry_count = ?5, epoch = ?6,
+        updated_at = ?7, started_at = ?8, next_retry_at = ?9, timer_at = ?10, lease_session = ?11,
+        lease = ?12, rest = ?13, history = ?14, group_id = ?15
     WHERE seq = ?1";
 
 /// The usual end of a job: it succeeds, and nothing but this changes.
 const COMPLETE: &str = "
-    UPDATE jobs SET state = 'succeeded', version = ?2, updated_at = ?3, finished_at = ?3,
-        execution_started_at = NULL, timer_at = NULL, lease_session = NULL, lease_until = NULL,
-        lease_alone = NULL, lease_beat_at = NULL, lease_seen = NULL, lease_count = ?4, settle = ?5,
-        log_ids = ?6, chain = ?7
+    UPDATE jobs SET state = 'succeeded', version = ?2, updated_at = ?3, timer_at = NULL,
+        lease_session = NULL, lease = ?4, rest = NULL, history = ?5
     WHERE seq = ?1";
 
 /// A job that fails gets its dead letter first. Apart from the rest, because a statement that sets a
 /// foreign key keeps a journal of its own, which the usual update need not pay for.
 const SET_LETTER: &str = "
-    UPDATE jobs SET dlq_id = ?2, state = 'failed', ready_rank = NULL, finished_at = ?3,
-        next_retry_at = NULL, lease_session = NULL
+    UPDATE jobs SET dlq_id = ?2, state = 'failed', next_retry_at = NULL, lease_session = NULL,
+        lease = substr(lease, 1, 24)
     WHERE seq = ?1";
 
 fn update_jobs(
@@ -258,8 +230,7 @@ fn update_jobs(
             continue;
         }
         if let Some(dlq_id) = job.dlq_id {
-            let finished_at = job.finished_at.map(Timestamp::as_micros);
-            let row = params![place.seq, dlq_id.as_u128().to_be_bytes(), finished_at];
+            let row = params![place.seq, dlq_id.as_u128().to_be_bytes()];
             connection.prepare_cached(SET_LETTER)?.execute(row)?;
         }
         let group = names.group(connection, job, place)?;
@@ -270,18 +241,15 @@ fn update_jobs(
 
 /// Saves a job that did nothing in this commit but succeed, if its row has nothing unusual.
 fn complete_job(complete: &mut CachedStatement<'_>, job: &Job, place: &Place) -> SqlResult<bool> {
-    let (rest, settle) = Rest::of(job);
-    if rest.is_some() {
+    if Rest::of(job).is_some() {
         return Ok(false);
     }
     complete.execute(params![
         place.seq,
         job.version,
         job.updated_at.as_micros(),
-        job.lease_count,
-        settle.map(|settle| *settle.as_bytes()),
-        place.log_ids,
-        place.chain,
+        LeaseColumn::of(job, place.lease_seen).bytes(),
+        place.history.bytes(),
     ])?;
     Ok(true)
 }
@@ -293,35 +261,21 @@ fn update_job(
     group: i64,
     session: Option<i64>,
 ) -> SqlResult<()> {
-    let (rest, settle) = Rest::of(job);
-    let lease = job.lease.as_ref();
     update.execute(params![
         place.seq,
         job.state.as_str(),
-        ready_rank(job),
         job.version,
         job.attempt,
         job.retry_count,
         job.epoch.get(),
-        job.interruptions,
         job.updated_at.as_micros(),
         job.started_at.map(Timestamp::as_micros),
-        job.attempt_started_at.map(Timestamp::as_micros),
-        job.execution_started_at.map(Timestamp::as_micros),
-        job.finished_at.map(Timestamp::as_micros),
         job.next_retry_at.map(Timestamp::as_micros),
         timer_at(job).map(Timestamp::as_micros),
         session,
-        job.claim_id.map(|id| id.as_u128().to_be_bytes()),
-        lease.map(|lease| lease.until.as_micros()),
-        lease.map(|lease| lease.alone),
-        lease.map(|lease| lease.beat_at.as_micros()),
-        lease.map(|_| place.lease_seen),
-        job.lease_count,
-        settle.map(|settle| *settle.as_bytes()),
-        rest.map(|rest| json(&rest)),
-        place.log_ids,
-        place.chain,
+        LeaseColumn::of(job, place.lease_seen).bytes(),
+        Rest::of(job).map(|rest| json(&rest)),
+        place.history.bytes(),
         group,
     ])?;
     Ok(())
@@ -331,14 +285,11 @@ const MOVE_LOG_ID: &str = "INSERT INTO job_log (seq, log_id) VALUES (?1, ?2)";
 
 /// When too many log ids stand in the row, all but the newest move out.
 fn move_older_log_ids(connection: &Connection, place: &mut Place) -> SqlResult<()> {
-    if place.log_ids.len() <= LOG_IDS_INLINE * 8 {
+    if place.history.log_ids().len() <= LOG_IDS_INLINE {
         return Ok(());
     }
-    let newest = place.log_ids.split_off(place.log_ids.len() - 8);
-    let older = std::mem::replace(&mut place.log_ids, newest);
     let mut insert = connection.prepare_cached(MOVE_LOG_ID)?;
-    for id in older.chunks_exact(8) {
-        let id = i64::from_be_bytes(id.try_into().expect("eight bytes"));
+    for id in place.history.take_older() {
         insert.execute(params![place.seq, id])?;
     }
     Ok(())
@@ -394,11 +345,6 @@ fn save_task(connection: &Connection, task: &Task) -> SqlResult<()> {
     Ok(())
 }
 
-/// Its place among the jobs that can be claimed now.
-fn ready_rank(job: &Job) -> Option<i64> {
-    matches!(job.state, State::Queued | State::Interrupted).then(|| job.spec.rank().0)
-}
-
 /// The next alarm of the job itself. Its lease rings with the session that holds it.
 fn timer_at(job: &Job) -> Option<Timestamp> {
     let alarms = Alarm::ALL.iter().filter(|alarm| **alarm != Alarm::Lease);
@@ -407,31 +353,6 @@ fn timer_at(job: &Job) -> Option<Timestamp> {
 
 fn json<T: serde::Serialize>(value: &T) -> String {
     serde_json::to_string(value).expect("rows are plain data")
-}
-
-/// An idempotency key in a row: the job's own id as bytes, a caller's key as text.
-enum KeyName<'a> {
-    Own(JobId),
-    Given(&'a str),
-}
-
-impl KeyName<'_> {
-    fn of(job: &Job) -> KeyName<'_> {
-        if job.spec.idempotency_scope == IdempotencyScope::own_id() {
-            KeyName::Own(job.id)
-        } else {
-            KeyName::Given(job.spec.idempotency_key.as_str())
-        }
-    }
-}
-
-impl rusqlite::ToSql for KeyName<'_> {
-    fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
-        Ok(match self {
-            KeyName::Own(id) => id.as_u128().to_be_bytes().to_vec().into(),
-            KeyName::Given(key) => (*key).into(),
-        })
-    }
 }
 
 /// A trace in a row: the chance that ours was made from, or a caller's trace as text.

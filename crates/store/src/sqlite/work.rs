@@ -47,7 +47,10 @@ impl<'a> Work<'a> {
     /// Adds a job that the writer still holds. It says whether there was one.
     pub(super) fn take_cached(&mut self, id: JobId) -> bool {
         let Some(mut loaded) = self.held.jobs.get(&id).cloned() else { return false };
-        with_session(&mut loaded, self.names);
+        let worker = loaded.job.lease.as_ref().map(|lease| &lease.worker);
+        if let Some((_, session)) = worker.and_then(|worker| self.names.session_of(worker)) {
+            with_session(&mut loaded, session);
+        }
         self.add(loaded);
         true
     }

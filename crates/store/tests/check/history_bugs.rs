@@ -194,15 +194,16 @@ fn a_log_row_is_missing() {
 
 #[test]
 fn a_job_does_not_know_where_its_events_are() {
-    let sql = "UPDATE jobs SET log_ids = substr(log_ids, 9) WHERE seq = (
-        SELECT seq FROM jobs WHERE length(log_ids) > 8 LIMIT 1)";
+    let sql =
+        "UPDATE jobs SET history = CAST(substr(history, 1, 32) || substr(history, 41) AS BLOB)
+        WHERE seq = (SELECT seq FROM jobs WHERE length(history) > 40 LIMIT 1)";
     plant(sql, &[Rule::LogPointers]);
 }
 
 #[test]
 fn the_clock_goes_back() {
     let planted = Planted::new();
-    let job = planted.victim("state = 'running' AND length(log_ids) > 8");
+    let job = planted.victim("state = 'running' AND length(history) > 40");
     let planted = planted.retell(job, |history| {
         checkpoint(history);
     });

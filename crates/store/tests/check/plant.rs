@@ -152,11 +152,12 @@ impl Planted {
             log_ids.push(log_id);
         }
         log_ids.dedup();
-        let log_ids: Vec<u8> = log_ids.into_iter().flat_map(u64::to_be_bytes).collect();
+        let mut places: Vec<u8> = chain.to_vec();
+        places.extend(log_ids.into_iter().flat_map(u64::to_be_bytes));
         let older = "DELETE FROM job_log WHERE seq = (SELECT seq FROM jobs WHERE id = ?1)";
         self.connection.execute(older, [id]).unwrap();
-        let sql = "UPDATE jobs SET chain = ?2, log_ids = ?3, version = ?4 WHERE id = ?1";
-        self.connection.execute(sql, params![id, chain, log_ids, history.len()]).unwrap();
+        let sql = "UPDATE jobs SET history = ?2, version = ?3 WHERE id = ?1";
+        self.connection.execute(sql, params![id, places, history.len()]).unwrap();
     }
 
     /// The digest of what the row of a job says was asked for.

@@ -20,7 +20,11 @@ fn spoil(victim: &str, change: &str, rules: &[Rule]) {
 #[test]
 fn a_row_changes_without_an_event() {
     spoil("state = 'succeeded'", "started_at = started_at + 1", &[Rule::Fold]);
-    spoil("state = 'cancelled'", "claim_id = zeroblob(16)", &[Rule::Fold]);
+    spoil(
+        "state = 'cancelled'",
+        "lease = CAST(zeroblob(16) || substr(lease, 17) AS BLOB)",
+        &[Rule::Fold],
+    );
 }
 
 #[test]
@@ -29,18 +33,20 @@ fn a_version_is_one_too_many() {
 }
 
 #[test]
-fn a_queued_job_has_no_place_in_its_queue() {
-    spoil("state = 'queued'", "ready_rank = NULL", &[Rule::Reachable]);
-}
-
-#[test]
 fn a_queued_job_has_the_wrong_place_in_its_queue() {
-    spoil("state = 'queued'", "ready_rank = ready_rank + 1", &[Rule::Reachable]);
+    spoil("state = 'queued'", "rank = rank + 60000000", &[Rule::Creation]);
+    spoil("state = 'queued'", "rank = rank + 1", &[Rule::Readable]);
 }
 
 #[test]
 fn a_queued_job_is_in_another_group() {
-    spoil("state = 'queued'", "group_id = 1 + group_id % 2", &[Rule::Reachable]);
+    spoil("state = 'queued'", "group_id = 1 + group_id % 2", &[Rule::Readable]);
+    let alone = "group_id = (SELECT id FROM job_groups AS other WHERE isolated = 1 AND
+        (queue, tenant, kind) = (SELECT queue, tenant, kind FROM job_groups WHERE id = group_id))";
+    let could_be = "state = 'queued' AND group_id IN (SELECT job_groups.id FROM job_groups
+        JOIN job_groups AS other USING (queue, tenant, kind)
+        WHERE other.isolated = 1 AND job_groups.isolated = 0)";
+    spoil(could_be, alone, &[Rule::Reachable]);
 }
 
 #[test]
@@ -74,8 +80,7 @@ fn a_lease_has_no_session() {
 
 #[test]
 fn a_running_job_has_no_lease() {
-    let none = "lease_session = NULL, lease_until = NULL, lease_alone = NULL, lease_seen = NULL,
-        lease_beat_at = NULL";
+    let none = "lease_session = NULL, lease = substr(lease, 1, 24)";
     spoil("state = 'running' AND timer_at IS NULL", none, &[Rule::Lease]);
 }
 
@@ -115,7 +120,7 @@ fn a_key_is_used_twice() {
 fn an_attempt_is_made_twice() {
     let planted = Planted::new();
     let job = planted.victim(
-        "task_given = 1 AND state IN ('queued', 'succeeded', 'cancelled', 'running')
+        "task_id IS NOT NULL AND state IN ('queued', 'succeeded', 'cancelled', 'running')
          AND NOT EXISTS (SELECT 1 FROM outputs WHERE outputs.seq = jobs.seq) AND retry_count = 0
          AND EXISTS (SELECT 1 FROM jobs AS other WHERE other.tenant = jobs.tenant
             AND other.task_id = jobs.task_id AND other.attempt = jobs.attempt - 1)",
@@ -133,11 +138,11 @@ fn an_attempt_is_made_twice() {
 #[test]
 fn a_task_has_two_jobs_at_once() {
     let planted = Planted::new();
-    let mine = "state = 'queued' AND task_given = 0 AND tenant = 'acme'";
+    let mine = "state = 'queued' AND task_id IS NULL AND tenant = 'acme'";
     let first = planted.victim(mine);
     let other = planted.victim(&format!("{mine} AND id <> x'{:032x}'", first.as_u128()));
     let planted = planted.plant(&format!(
-        "UPDATE jobs SET task_given = 1, task_id = x'{0:032x}', attempt = attempt + 50
+        "UPDATE jobs SET task_id = x'{0:032x}', attempt = attempt + 50
          WHERE id = x'{1:032x}';
          INSERT INTO tasks (tenant, task_id, next_attempt) VALUES ('acme', x'{0:032x}', 99)",
         first.as_u128(),

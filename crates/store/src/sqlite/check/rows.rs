@@ -8,9 +8,10 @@ use crate::{
     sqlite::{
         SqlResult,
         load::{
-            id_or_none, job_columns, json_of, text_of, time_of, time_or_none, u128_of,
-            unleased_job_of,
+            Loaded, id_or_none, job_and_lease_of, job_columns, json_of, text_of, time_of,
+            time_or_none, u128_of, unleased_job_of,
         },
+        names::Stored,
         read::read_approvals,
     },
 };
@@ -19,7 +20,7 @@ use crate::{
 pub(super) const JOBS: &str = concat!(
     "SELECT ",
     job_columns!(),
-    ", ready_rank, timer_at, dlq_id,
+    ", timer_at, dlq_id,
      coalesce(payload, (SELECT payload FROM payloads WHERE payloads.seq = jobs.seq)),
      (SELECT count(*) FROM dlq_items WHERE dlq_items.job_id = jobs.id)
      FROM jobs ORDER BY id"
@@ -31,6 +32,7 @@ const CAME_FROM: &str = "SELECT tenant, requeued_as FROM dlq_items WHERE id = ?1
 
 /// Reads what belongs to a job's row and stands elsewhere.
 pub(super) struct JobReader<'a> {
+    connection: &'a Connection,
     older_log_ids: CachedStatement<'a>,
     output: CachedStatement<'a>,
     came_from: CachedStatement<'a>,
@@ -39,6 +41,7 @@ pub(super) struct JobReader<'a> {
 impl<'a> JobReader<'a> {
     pub(super) fn new(connection: &'a Connection) -> SqlResult<Self> {
         Ok(Self {
+            connection,
             older_log_ids: connection.prepare_cached(OLDER_LOG_IDS)?,
             output: connection.prepare_cached(OUTPUT)?,
             came_from: connection.prepare_cached(CAME_FROM)?,
@@ -47,31 +50,22 @@ impl<'a> JobReader<'a> {
 
     /// The job of a row of [`JOBS`].
     pub(super) fn job_row(&mut self, row: &Row<'_>) -> SqlResult<JobRow> {
-        let loaded = unleased_job_of(row)?;
-        let (job, place) = (loaded.job, loaded.place);
+        let (Loaded { job, place }, lease) = job_and_lease_of(row, &Stored(self.connection))?;
         let older = self.older_log_ids.query_map([place.seq], |row| row.get(0))?;
         let mut log_ids: Vec<u64> = older.collect::<SqlResult<_>>()?;
-        let inline = place.log_ids.chunks_exact(8);
-        log_ids.extend(inline.map(|id| u64::from_be_bytes(id.try_into().expect("eight bytes"))));
+        log_ids.extend(place.history.log_ids());
         let (result, remaining) = self.output(&job, place.seq)?;
         Ok(JobRow {
-            group_id: row.get(39)?,
-            ready_rank: row.get(40)?,
-            timer_at: time_or_none(row, 41)?,
-            dlq_id: id_or_none(row, 42)?.map(DlqId::from_u128),
-            lease: LeaseColumns {
-                session: row.get(22)?,
-                until: time_or_none(row, 23)?,
-                alone: row.get(24)?,
-                beat_at: time_or_none(row, 25)?,
-                seen: row.get(26)?,
-            },
+            group_id: row.get(3)?,
+            timer_at: time_or_none(row, 25)?,
+            dlq_id: id_or_none(row, 26)?.map(DlqId::from_u128),
+            lease: LeaseColumns { session: row.get(15)?, beat_at: lease.held.map(|it| it.beat_at) },
             log_ids,
-            chain: place.chain,
-            payload: row.get(43)?,
+            chain: place.history.chain(),
+            payload: row.get(27)?,
             result,
             remaining,
-            letters: row.get(44)?,
+            letters: row.get(28)?,
             came_from: self.came_from(&job)?,
             job,
         })
@@ -162,6 +156,7 @@ const JOB: &str = concat!("SELECT ", job_columns!(), " FROM jobs WHERE id = ?1")
 
 fn job_named(connection: &Connection, id: JobId) -> SqlResult<Option<Job>> {
     let mut statement = connection.prepare_cached(JOB)?;
-    let job = |row: &Row<'_>| unleased_job_of(row).map(|loaded| loaded.job);
+    let names = Stored(connection);
+    let job = |row: &Row<'_>| unleased_job_of(row, &names).map(|loaded| loaded.job);
     statement.query_row([id.as_u128().to_be_bytes()], job).optional()
 }

@@ -75,6 +75,15 @@ impl Digest {
         &self.0
     }
 
+    /// Its 64 digits.
+    pub fn digits(&self) -> [u8; 64] {
+        let mut digits = [0; 64];
+        for (two, byte) in digits.chunks_exact_mut(2).zip(self.0) {
+            two.copy_from_slice(&hex(byte));
+        }
+        digits
+    }
+
     /// From the bytes of a row.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
@@ -83,8 +92,7 @@ impl Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text: String = self.0.iter().flat_map(|byte| hex(*byte)).collect();
-        f.write_str(&text)
+        f.write_str(std::str::from_utf8(&self.digits()).expect("digits are ASCII"))
     }
 }
 

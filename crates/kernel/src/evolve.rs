@@ -22,6 +22,12 @@ pub fn evolve(job: Option<Job>, event: &Event) -> Job {
         (Some(job), _) => job,
         (None, _) => panic!("a history begins with the creation of its job"),
     };
+    change(&mut job, event);
+    job
+}
+
+/// Makes of a job what it is after `event`.
+pub(crate) fn change(job: &mut Job, event: &Event) {
     job.state = event.to;
     job.version = event.number;
     job.updated_at = event.at;
@@ -35,8 +41,7 @@ pub fn evolve(job: Option<Job>, event: &Event) -> Job {
         job.finished_at = Some(event.at);
         job.ended_by = Some(event.cause);
     }
-    apply(&mut job, event);
-    job
+    apply(job, event);
 }
 
 /// The job that a whole history makes; none if the history is empty.

@@ -34,7 +34,8 @@ macro_rules! id {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&with_prefix($prefix, self.0))
+                f.write_str($prefix)?;
+                f.write_str(as_text(&base32(self.0)))
             }
         }
 
@@ -59,7 +60,7 @@ macro_rules! id {
 
         impl From<$name> for String {
             fn from(id: $name) -> String {
-                with_prefix($prefix, id.0)
+                [$prefix, as_text(&base32(id.0))].concat()
             }
         }
 
@@ -86,6 +87,19 @@ id!(
     ClaimId, "claim_"
 );
 
+impl JobId {
+    /// Its text without the prefix.
+    pub fn digits(self) -> [u8; 26] {
+        base32(self.0)
+    }
+
+    fn text(self) -> [u8; 30] {
+        let mut text = *b"job_00000000000000000000000000";
+        text[4..].copy_from_slice(&self.digits());
+        text
+    }
+}
+
 impl DlqId {
     /// The letter of a job. A job fails once at the most, so its id names the letter too.
     pub fn of_job(job_id: JobId) -> Self {
@@ -95,25 +109,49 @@ impl DlqId {
 
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
-/// An id as text. Digit by digit: ids are written far too often for the formatting machinery.
-fn with_prefix(prefix: &str, bits: u128) -> String {
-    let mut text = String::with_capacity(prefix.len() + 26);
-    text.push_str(prefix);
-    text.extend(
-        (0..26).rev().map(|place| char::from(ALPHABET[(bits >> (place * 5)) as usize & 31])),
-    );
+/// The 26 digits of an id. By hand: ids are written far too often for the formatting machinery.
+fn base32(bits: u128) -> [u8; 26] {
+    let digit = |bits: u64, place: usize| ALPHABET[(bits >> (place * 5)) as usize & 31];
+    // In parts that fit a register: two digits, twelve and twelve.
+    let part = |from: u32| (bits >> from) as u64;
+    let parts = [part(120), part(60), part(0)];
+    let mut text = [0; 26];
+    for (place, byte) in text.iter_mut().rev().enumerate() {
+        *byte = digit(parts[2 - place / 12], place % 12);
+    }
     text
 }
+
+/// Text that was just made of digits.
+fn as_text(digits: &[u8]) -> &str {
+    std::str::from_utf8(digits).expect("digits are ASCII")
+}
+
+/// The value of each digit, by its character; 255 for what is none.
+const VALUES: [u8; 256] = {
+    let mut values = [255; 256];
+    let mut value = 0;
+    while value < 32 {
+        values[ALPHABET[value] as usize] = value as u8;
+        value += 1;
+    }
+    values
+};
 
 fn parse_base32(text: &str) -> Option<u128> {
     // 26 digits hold 130 bits; the first may use only three of its five.
     if text.len() != 26 || text.as_bytes()[0] > b'7' {
         return None;
     }
-    text.bytes().try_fold(0u128, |bits, byte| {
-        let digit = ALPHABET.iter().position(|known| *known == byte)?;
-        Some((bits << 5) + digit as u128)
-    })
+    let mut bits = 0u128;
+    for byte in text.bytes() {
+        let value = VALUES[usize::from(byte)];
+        if value == 255 {
+            return None;
+        }
+        bits = (bits << 5) | u128::from(value);
+    }
+    Some(bits)
 }
 
 /// Bounded text: not empty, at most `$max` bytes, no control characters.
@@ -239,36 +277,61 @@ text!(
 impl TaskId {
     /// The task of a job that was given none: itself.
     pub fn of_job(job_id: JobId) -> Self {
-        Self(String::from(job_id).into())
+        Self(as_text(&job_id.text()).into())
     }
 }
 
 impl TraceId {
     /// The trace of a job that was given none: `trace-run-<job>-<uuid>`.
     pub fn for_run(job_id: JobId, random: u128) -> Self {
-        let mut text = String::with_capacity(77);
-        text.push_str("trace-run-");
-        text.push_str(&String::from(job_id));
+        let mut text = Self::RUN;
+        text[10..40].copy_from_slice(&job_id.text());
         for (place, byte) in random.to_be_bytes().into_iter().enumerate() {
-            if [0, 4, 6, 8, 10].contains(&place) {
-                text.push('-');
-            }
-            text.extend(hex(byte));
+            text[Self::RANDOM[place]..][..2].copy_from_slice(&hex(byte));
         }
-        Self(text.into())
+        Self(as_text(&text).into())
     }
+
+    /// The chance that the trace of this job was made from, if it was made so.
+    pub fn random_of(&self, job_id: JobId) -> Option<u128> {
+        let text: &[u8; 77] = self.0.as_bytes().try_into().ok()?;
+        let mut random = [0; 16];
+        for (place, byte) in random.iter_mut().enumerate() {
+            let from = Self::RANDOM[place];
+            *byte = unhex(text[from])? << 4 | unhex(text[from + 1])?;
+        }
+        let mut same = Self::RUN;
+        same[10..40].copy_from_slice(&job_id.text());
+        let dashes = [40, 49, 54, 59, 64];
+        let is_same = same[..40] == text[..40] && dashes.iter().all(|at| text[*at] == b'-');
+        is_same.then(|| u128::from_be_bytes(random))
+    }
+
+    const RUN: [u8; 77] =
+        *b"trace-run-job_00000000000000000000000000-00000000-0000-0000-0000-000000000000";
+    /// Where the digits of each random byte stand.
+    const RANDOM: [usize; 16] = [41, 43, 45, 47, 50, 52, 55, 57, 60, 62, 65, 67, 69, 71, 73, 75];
 }
 
 /// The two hexadecimal digits of a byte.
-pub(crate) fn hex(byte: u8) -> [char; 2] {
+pub(crate) fn hex(byte: u8) -> [u8; 2] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    [byte >> 4, byte & 15].map(|half| char::from(DIGITS[usize::from(half)]))
+    [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]
+}
+
+/// The value of a hexadecimal digit as [`hex`] writes it.
+fn unhex(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
 }
 
 impl IdempotencyKey {
     /// The key of an enqueue that was given none: the id of its job.
     pub fn of_job(job_id: JobId) -> Self {
-        Self(String::from(job_id).into())
+        Self(as_text(&job_id.text()).into())
     }
 }
 
@@ -279,6 +342,11 @@ impl IdempotencyScope {
     /// Where the keys of enqueues without a key live, so that no caller's key can meet a job id.
     pub fn own_id() -> Self {
         Self("_job".into())
+    }
+
+    /// Is it where the keys of enqueues without a key live?
+    pub fn is_own_id(&self) -> bool {
+        &*self.0 == "_job"
     }
 
     /// Where the keys of contract `runs` live.
@@ -414,5 +482,14 @@ mod tests {
             trace.as_str(),
             "trace-run-job_00000000000000000000000001-01234567-89ab-cdef-0123-456789abcdef"
         );
+        assert_eq!(trace.random_of(id), Some(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef));
+        assert_eq!(trace.random_of(JobId::from_u128(2)), None);
+        let text = trace.as_str();
+        for place in 0..text.len() {
+            let changed = format!("{}x{}", &text[..place], &text[place + 1..]);
+            assert_eq!(TraceId::new(&changed).unwrap().random_of(id), None, "{changed}");
+            assert_eq!(TraceId::new(&text[..=place]).unwrap().random_of(id).is_some(), place == 76);
+        }
+        assert_eq!(TraceId::new(text.to_uppercase()).unwrap().random_of(id), None);
     }
 }

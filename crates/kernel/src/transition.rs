@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Approval, By, Cause, DeadLetter, DlqId, Epoch, Event, Fact, Failure, Job, JobId, OpKind,
     Payload, Refusal, State, Task, TaskId, TenantId, Timestamp,
-    evolve::evolve,
+    evolve::{change, evolve},
     job::Lease,
     machine::{self, words},
 };
@@ -51,8 +51,14 @@ impl Transition {
 
     /// The job stays as it is.
     pub(crate) fn unchanged(job: &Job) -> Self {
+        Self::to(job.clone())
+    }
+
+    /// There is this job, and nothing else is said.
+    pub(crate) fn to(job: Job) -> Self {
         Self {
-            job: job.clone(),
+            answer: Answer::of(&job),
+            job,
             events: Vec::new(),
             payload: None,
             result: None,
@@ -62,7 +68,6 @@ impl Transition {
             approval: None,
             task: None,
             follow_ups: Vec::new(),
-            answer: Answer::of(job),
         }
     }
 }
@@ -197,14 +202,14 @@ pub(crate) struct Draft<'a> {
     op: OpKind,
     by: &'a By,
     now: Timestamp,
-    before: Job,
+    before: &'a Job,
     transition: Transition,
 }
 
 impl<'a> Draft<'a> {
     /// A draft of what `op` does to `job`.
-    pub(crate) fn of(job: &Job, op: OpKind, by: &'a By, now: Timestamp) -> Self {
-        Self { op, by, now, before: job.clone(), transition: Transition::unchanged(job) }
+    pub(crate) fn of(job: &'a Job, op: OpKind, by: &'a By, now: Timestamp) -> Self {
+        Self { op, by, now, before: job, transition: Transition::unchanged(job) }
     }
 
     /// Records what happened and moves the job as the machine says, or refuses.
@@ -227,9 +232,9 @@ impl<'a> Draft<'a> {
             trace_id: self.by.trace_id.clone(),
             fact,
         };
-        let job = evolve(Some(job.clone()), &event);
+        let job = &mut self.transition.job;
+        change(job, &event);
         (event.attempt, event.retry_count, event.epoch) = (job.attempt, job.retry_count, job.epoch);
-        self.transition.job = job;
         self.transition.events.push(event);
         Ok(())
     }
@@ -254,12 +259,12 @@ impl<'a> Draft<'a> {
     pub(crate) fn finish(self, stats: Option<Payload>) -> Transition {
         let Draft { before, mut transition, now, .. } = self;
         let job = &transition.job;
-        transition.attempt = changed_attempt(&before, job, stats, now);
+        transition.attempt = changed_attempt(before, job, stats, now);
         if job.attempt > before.attempt && job.spec.task_given {
             transition.task = Some(task_of(job));
         }
         let unwanted = |job: &Job| job.cancel.is_some() || job.state == State::Cancelled;
-        if unwanted(job) && !unwanted(&before) {
+        if unwanted(job) && !unwanted(before) {
             transition.follow_ups.push(FollowUp::CancelChildren { parent: job.id });
         }
         if let (Some(parent), true) = (job.spec.parent, job.state.is_end()) {

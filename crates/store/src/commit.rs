@@ -7,6 +7,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -102,7 +103,7 @@ pub enum Reply {
 #[derive(Clone, Debug)]
 pub struct Granted {
     /// The job, with its lease.
-    pub job: Job,
+    pub job: Arc<Job>,
     /// Its payload, byte for byte.
     pub payload: String,
 }
@@ -165,9 +166,11 @@ pub struct WorkingSet {
     incarnation: u32,
 }
 
+/// A job in a working set.
 #[derive(Debug)]
-struct Row {
-    job: Job,
+pub struct Row {
+    /// The job as it stands now.
+    pub job: Arc<Job>,
     is_new: bool,
     changed: bool,
 }
@@ -211,20 +214,24 @@ pub struct Output {
 }
 
 impl WorkingSet {
-    /// An empty set in a store of this incarnation.
-    pub fn new(incarnation: u32) -> Self {
-        Self { incarnation, ..Self::default() }
+    /// An empty set in a store of this incarnation, with room for so many jobs.
+    pub fn new(incarnation: u32, room: usize) -> Self {
+        let jobs = IdMap::with_capacity_and_hasher(room, std::hash::BuildHasherDefault::default());
+        Self { incarnation, jobs, ..Self::default() }
     }
 
     /// Adds a job that was loaded.
-    pub fn add_job(&mut self, job: Job) {
-        let spec = &job.spec;
-        let key =
-            (spec.tenant.clone(), spec.idempotency_scope.clone(), spec.idempotency_key.clone());
-        if key.1 != IdempotencyScope::own_id() {
-            self.keys.insert(key, job.id);
+    pub fn add_job(&mut self, job: impl Into<Arc<Job>>) {
+        self.add_row(Row { job: job.into(), is_new: false, changed: false });
+    }
+
+    fn add_row(&mut self, row: Row) {
+        let (id, spec) = (row.job.id, &row.job.spec);
+        if !spec.idempotency_scope.is_own_id() {
+            let (scope, key) = (spec.idempotency_scope.clone(), spec.idempotency_key.clone());
+            self.keys.insert((spec.tenant.clone(), scope, key), id);
         }
-        self.jobs.insert(job.id, Row { job, is_new: false, changed: false });
+        self.jobs.insert(id, row);
     }
 
     /// Adds a task that was loaded.
@@ -244,12 +251,12 @@ impl WorkingSet {
 
     /// The job as it stands now.
     pub fn job(&self, job_id: JobId) -> Option<&Job> {
-        self.jobs.get(&job_id).map(|row| &row.job)
+        self.jobs.get(&job_id).map(|row| &*row.job)
     }
 
     /// All jobs of this commit as they stand now, in no order.
     pub fn jobs(&self) -> impl Iterator<Item = &Job> {
-        self.jobs.values().map(|row| &row.job)
+        self.jobs.values().map(|row| &*row.job)
     }
 
     /// Decides an op on what there is, and keeps what it does.
@@ -270,9 +277,7 @@ impl WorkingSet {
             incarnation: self.incarnation,
         };
         let transition = decide(&current, op, now)?;
-        let answer = transition.answer.clone();
-        self.keep(transition);
-        Ok(answer)
+        Ok(self.keep(transition))
     }
 
     /// The other job that such an op names, if it is the same tenant's.
@@ -284,10 +289,8 @@ impl WorkingSet {
     fn by_key(&self, tenant: &TenantId, op: &Op) -> Option<&Job> {
         let Op::Enqueue(op) = op else { return None };
         if op.new.idempotency == ops::Idempotency::OwnId {
-            let own = |job: &&Job| {
-                job.spec.tenant == *tenant
-                    && job.spec.idempotency_scope == IdempotencyScope::own_id()
-            };
+            let own =
+                |job: &&Job| job.spec.tenant == *tenant && job.spec.idempotency_scope.is_own_id();
             return self.job(op.job_id).filter(own);
         }
         let id = self.keys.get(&(tenant.clone(), op.scope(), op.key()))?;
@@ -303,7 +306,7 @@ impl WorkingSet {
         self.tasks.get(&(tenant.clone(), task_id))
     }
 
-    fn keep(&mut self, transition: Transition) {
+    fn keep(&mut self, transition: Transition) -> Answer {
         let job = transition.job;
         let (id, spec) = (job.id, job.spec.clone());
         let stats = transition.attempt.and_then(|attempt| attempt.stats);
@@ -330,10 +333,9 @@ impl WorkingSet {
         self.changes.follow_ups.extend(follow_ups);
         if let Some(payload) = transition.payload {
             self.changes.created.push((id, payload));
-            self.add_job(job);
-            self.jobs.get_mut(&id).expect("it was just added").is_new = true;
+            self.add_row(Row { job: job.into(), is_new: true, changed: false });
         } else if let Some(row) = self.jobs.get_mut(&id) {
-            if row.job != job && !row.is_new && !row.changed {
+            if !row.is_new && !row.changed && *row.job != job {
                 row.changed = true;
                 self.changes.updated.push(id);
                 if row.job.state == State::Running && job.state == State::Succeeded {
@@ -347,13 +349,13 @@ impl WorkingSet {
                     task.active = None;
                 }
             }
-            row.job = job;
+            row.job = job.into();
         }
+        transition.answer
     }
 
     /// What has to be saved, with the rows as they stand.
-    pub fn finish(self) -> (Changes, IdMap<Job>) {
-        let jobs = self.jobs.into_iter().map(|(id, row)| (id, row.job)).collect();
-        (self.changes, jobs)
+    pub fn finish(self) -> (Changes, IdMap<Row>) {
+        (self.changes, self.jobs)
     }
 }

@@ -55,60 +55,115 @@ enum LineFact {
 
 /// Writes the line of an event at the end of `out`.
 ///
-/// By hand, straight into the row's text, for it is on the way of every event.
+/// By hand, straight into the row's text, for it is on the way of every event. `decode` reads what serde
+/// would have written, and a test compares the two.
 pub(crate) fn encode(event: &Event, out: &mut String) {
-    let quoted = |out: &mut String, word: &str| {
-        out.push('"');
-        out.push_str(word);
-        out.push('"');
-    };
-    out.push('[');
-    quoted(out, &event.job_id.to_string()[JobId::PREFIX.len()..]);
-    out.push(',');
+    out.push_str("[\"");
+    out.push_str(ascii(&event.job_id.digits()));
+    out.push_str("\",");
     number(out, event.number);
     out.push(',');
-    quoted(out, event.cause.as_str());
+    word(out, event.cause.as_str());
     out.push(',');
     match event.from {
-        Some(from) => quoted(out, from.as_str()),
+        Some(from) => word(out, from.as_str()),
         None => out.push_str("null"),
     }
     out.push(',');
-    quoted(out, event.to.as_str());
+    word(out, event.to.as_str());
     for value in [u64::from(event.attempt), u64::from(event.retry_count), event.epoch.get()] {
         out.push(',');
         number(out, value);
     }
     out.push_str(if event.started { ",1," } else { ",0," });
-    json(out, &event.actor);
-    out.push(',');
-    json(out, &event.trace_id);
-    out.push(',');
-    match &event.fact {
-        Fact::Plain => out.push_str("null"),
-        Fact::Created { spec, attempt } => {
-            let (created, attempt) = (spec_digest(spec), *attempt);
-            json(out, &LineFact::Created { created, attempt });
-        }
-        other => json(out, other),
+    match &event.actor {
+        Actor::Worker(id) => name(out, "worker:", id.as_str()),
+        Actor::User(who) => name(out, "user:", who.as_str()),
+        Actor::Recovery => word(out, "recovery"),
+        Actor::Scheduler => word(out, "scheduler"),
     }
+    out.push(',');
+    match &event.trace_id {
+        Some(trace) => name(out, "", trace.as_str()),
+        None => out.push_str("null"),
+    }
+    out.push(',');
+    fact(out, &event.fact);
     out.push(']');
 }
 
+/// The facts of a usual life by hand, all others as they come.
+fn fact(out: &mut String, fact: &Fact) {
+    match fact {
+        Fact::Plain => out.push_str("null"),
+        Fact::Created { spec, attempt } => {
+            out.push_str("{\"created\":");
+            word(out, ascii(&spec_digest(spec).digits()));
+            out.push_str(",\"attempt\":");
+            number(out, u64::from(*attempt));
+            out.push('}');
+        }
+        Fact::Claimed { epoch, claim_id, worker } => {
+            out.push_str("{\"type\":\"claimed\",\"epoch\":");
+            number(out, epoch.get());
+            out.push_str(",\"claim_id\":");
+            word(out, &String::from(*claim_id));
+            out.push_str(",\"worker\":");
+            name(out, "", worker.as_str());
+            out.push('}');
+        }
+        Fact::Finished { settle, result, remaining } => {
+            out.push_str("{\"type\":\"finished\",\"settle\":");
+            word(out, ascii(&settle.digits()));
+            for (field, digest) in [(",\"result\":", result), (",\"remaining\":", remaining)] {
+                out.push_str(field);
+                match digest {
+                    Some(digest) => word(out, ascii(&digest.digits())),
+                    None => out.push_str("null"),
+                }
+            }
+            out.push('}');
+        }
+        other => out.push_str(&serde_json::to_string(other).expect("a line is plain data")),
+    }
+}
+
+/// A word of ours, which needs no escapes.
+fn word(out: &mut String, word: &str) {
+    out.push('"');
+    out.push_str(word);
+    out.push('"');
+}
+
+/// A name that someone gave, after a word of ours.
+fn name(out: &mut String, head: &str, name: &str) {
+    if name.bytes().any(|byte| byte == b'"' || byte == b'\\') {
+        let whole = [head, name].concat();
+        out.push_str(&serde_json::to_string(&whole).expect("a name is text"));
+    } else {
+        // Names have no control characters, so nothing else is escaped.
+        out.push('"');
+        out.push_str(head);
+        out.push_str(name);
+        out.push('"');
+    }
+}
+
 fn number(out: &mut String, mut value: u64) {
-    let start = out.len();
+    let mut digits = [0; 20];
+    let mut from = digits.len();
     loop {
-        let digit = u8::try_from(value % 10).expect("one digit");
-        out.insert(start, char::from(b'0' + digit));
+        from -= 1;
+        digits[from] = b"0123456789"[(value % 10) as usize];
         value /= 10;
         if value == 0 {
-            return;
+            return out.push_str(ascii(&digits[from..]));
         }
     }
 }
 
-fn json<T: Serialize>(out: &mut String, value: &T) {
-    out.push_str(&serde_json::to_string(value).expect("a line is plain data"));
+fn ascii(digits: &[u8]) -> &str {
+    std::str::from_utf8(digits).expect("digits are ASCII")
 }
 
 /// The digest of what was asked for: every field on a line of its own, the rare ones as JSON.
@@ -116,21 +171,25 @@ fn json<T: Serialize>(out: &mut String, value: &T) {
 /// No name holds a line break, so no two specs read alike.
 pub fn spec_digest(spec: &Spec) -> Digest {
     let mut text = String::with_capacity(400);
-    let mut line = |value: &str| {
-        text.push_str(value);
+    let payload = spec.payload_digest.digits();
+    let names = [
+        spec.tenant.as_str(),
+        spec.task_id.as_str(),
+        if spec.task_given { "given" } else { "own" },
+        spec.kind.as_str(),
+        spec.queue.as_str(),
+        spec.idempotency_scope.as_str(),
+        spec.idempotency_key.as_str(),
+        spec.trace_id.as_str(),
+        ascii(&payload),
+    ];
+    for name in names {
+        text.push_str(name);
         text.push('\n');
-    };
-    line(spec.tenant.as_str());
-    line(spec.task_id.as_str());
-    line(if spec.task_given { "given" } else { "own" });
-    line(spec.kind.as_str());
-    line(spec.queue.as_str());
-    line(spec.idempotency_scope.as_str());
-    line(spec.idempotency_key.as_str());
-    line(spec.trace_id.as_str());
-    line(&String::from(spec.payload_digest));
+    }
     if let Some(options) = Options::of(spec) {
-        line(&serde_json::to_string(&options).expect("options are plain data"));
+        text.push_str(&serde_json::to_string(&options).expect("options are plain data"));
+        text.push('\n');
     }
     let numbers = [
         i64::from(spec.priority.0),
@@ -138,7 +197,13 @@ pub fn spec_digest(spec: &Spec) -> Digest {
         spec.due_at.as_micros(),
         spec.created_at.as_micros(),
     ];
-    numbers.iter().for_each(|number| line(&number.to_string()));
+    for value in numbers {
+        if value < 0 {
+            text.push('-');
+        }
+        number(&mut text, value.unsigned_abs());
+        text.push('\n');
+    }
     Digest::of(&text)
 }
 
@@ -149,8 +214,7 @@ pub(crate) fn lines(events: &str) -> Result<Vec<&serde_json::value::RawValue>, E
 
 /// Does a line speak of this job? It does not read the whole line.
 pub(crate) fn speaks_of(line: &str, job_id: JobId) -> bool {
-    let id = job_id.to_string();
-    line.get(2..28) == Some(&id[JobId::PREFIX.len()..])
+    line.as_bytes().get(2..28) == Some(&job_id.digits())
 }
 
 /// The event of a line. The spec of its job stands in the job's row.
@@ -183,4 +247,77 @@ pub(crate) fn decode(line: &str, at: Timestamp, spec: &Arc<Spec>) -> Result<Even
         trace_id: line.10,
         fact,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_kernel::{Principal, WorkerId, ids::ClaimId};
+
+    #[test]
+    fn a_line_by_hand_is_what_serde_would_write() {
+        let odd = ["w1", "a \"b\"", "back\\slash", "é/ß", "\u{2028}", "\u{feff}"];
+        let digest = Digest::of("x");
+        for (place, odd) in odd.into_iter().enumerate() {
+            let worker = WorkerId::new(odd).unwrap();
+            let facts = [
+                Fact::Plain,
+                Fact::Claimed {
+                    epoch: Epoch::new(u64::MAX >> 11),
+                    claim_id: ClaimId::from_u128(u128::MAX / 3),
+                    worker: worker.clone(),
+                },
+                Fact::Finished { settle: digest, result: None, remaining: Some(digest) },
+                Fact::Finished { settle: digest, result: Some(digest), remaining: None },
+                Fact::Interrupted { counted: true },
+            ];
+            let actors = [
+                Actor::Worker(worker),
+                Actor::User(Principal::new(odd).unwrap()),
+                Actor::Recovery,
+                Actor::Scheduler,
+            ];
+            for (fact, actor) in facts
+                .into_iter()
+                .flat_map(|fact| actors.clone().into_iter().map(move |actor| (fact.clone(), actor)))
+            {
+                let event = Event {
+                    job_id: JobId::from_u128(1 << (place * 20)),
+                    number: 10u64.pow(u32::try_from(place).unwrap()),
+                    at: Timestamp::MIN,
+                    cause: Cause::WorkerClaim,
+                    from: Some(State::Queued).filter(|_| place > 0),
+                    to: State::Dispatched,
+                    attempt: 1,
+                    retry_count: 0,
+                    epoch: Epoch::new(7),
+                    started: place % 2 == 0,
+                    actor,
+                    trace_id: Some(TraceId::new(odd).unwrap()).filter(|_| place % 2 == 0),
+                    fact,
+                };
+                let mut by_hand = String::new();
+                encode(&event, &mut by_hand);
+                assert_eq!(by_hand, by_serde(&event));
+            }
+        }
+    }
+
+    fn by_serde(event: &Event) -> String {
+        let line = Line(
+            event.job_id.to_string()[JobId::PREFIX.len()..].to_owned(),
+            event.number,
+            event.cause,
+            event.from,
+            event.to,
+            event.attempt,
+            event.retry_count,
+            event.epoch,
+            u8::from(event.started),
+            event.actor.clone(),
+            event.trace_id.clone(),
+            Some(event.fact.clone()).filter(|fact| *fact != Fact::Plain).map(LineFact::Other),
+        );
+        serde_json::to_string(&line).unwrap()
+    }
 }

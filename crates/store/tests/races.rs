@@ -56,7 +56,7 @@ fn of_many_workers_one_gets_the_job() {
     let got: Vec<_> = got.iter().map(|reply| granted(reply.as_ref().unwrap())).collect();
     let winners: Vec<_> = got.iter().flatten().collect();
     assert_eq!(winners.len(), 1);
-    assert_eq!(test.job(id), winners[0].job);
+    assert_eq!(test.job(id), *winners[0].job);
     assert_eq!(causes(&test, id), [Cause::Enqueued, Cause::WorkerClaim, Cause::Started]);
 }
 

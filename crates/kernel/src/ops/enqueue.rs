@@ -403,6 +403,5 @@ pub(super) fn create(
     };
     let job = evolve(None, &event);
     let task = job.spec.task_given.then(|| task_of(&job));
-    let unchanged = Transition::unchanged(&job);
-    Transition { events: vec![event], payload: Some(payload), task, ..unchanged }
+    Transition { events: vec![event], payload: Some(payload), task, ..Transition::to(job) }
 }

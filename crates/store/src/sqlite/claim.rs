@@ -1,10 +1,10 @@
 //! Claims: what is ready, and who gets it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use rusqlite::{Connection, params};
 use windlass_kernel::{
-    Job, JobId, Op, Timestamp,
+    JobId, Op, Timestamp,
     admit::{Head, Limits, Request, admit},
     job::Rank,
     ops::Claim,
@@ -12,7 +12,7 @@ use windlass_kernel::{
 
 use super::{
     SqlResult,
-    load::{Loaded, load_jobs_of_session, load_to_grant},
+    load::{HeldRow, load_job, load_to_grant},
     names::GroupName,
     work::Work,
 };
@@ -36,25 +36,19 @@ pub(super) fn claim(
     work: &mut Work<'_>,
     now: Timestamp,
 ) -> SqlResult<Vec<Grant>> {
-    let session = work.names().session_of(&wanted.worker).map(|(id, _)| id);
-    let rows = match session {
-        Some(session) => load_jobs_of_session(connection, session, work.names())?,
-        None => Vec::new(),
-    };
-    let held: Vec<&Job> = work.held_now(&rows, &wanted.worker).collect();
-    let mut same: Vec<&Job> =
-        held.iter().copied().filter(|job| job.claim_id == Some(wanted.claim_id)).collect();
+    let held = work.held_by(connection, &wanted.worker)?;
+    let mut same: Vec<&HeldRow> =
+        held.iter().filter(|row| row.claim_id == Some(wanted.claim_id)).collect();
     if !same.is_empty() {
-        same.sort_by_key(|job| (job.spec.rank(), job.id));
-        let same = same.into_iter().map(|job| job.id).collect();
-        return Ok(grant_again(same, rows, work));
+        same.sort_by_key(|row| (row.rank, row.id));
+        return grant_again(connection, same.into_iter().map(|row| row.id), work);
     }
-    let is_alone = |job: &Job| job.lease.as_ref().is_some_and(|lease| lease.alone);
-    let (held, holds_isolated) = (held.len(), held.iter().any(|job| is_alone(job)));
+    let (held, holds_isolated) = (held.len(), held.iter().any(|row| row.alone));
     let ready = ready(connection, wanted, work, now)?;
     let request = Request { max: wanted.max, held, holds_isolated, heads: ready.heads };
     let admission = admit(&request, &Limits::default(), now);
-    let renewals = session.and_then(|id| work.names().known(id)).map_or(0, |it| it.renewals);
+    let session = work.names().session_of(&wanted.worker);
+    let renewals = session.map_or(0, |(_, session)| session.renewals);
     let mut granted = Vec::new();
     for quota in admission.quotas {
         let seqs = ready.seqs[quota.head][..quota.take].iter().copied();
@@ -81,13 +75,22 @@ pub(super) fn claim(
 }
 
 /// The same claim again gets the same leases: what it got before and still holds.
-fn grant_again(same: Vec<JobId>, rows: Vec<Loaded>, work: &mut Work<'_>) -> Vec<Grant> {
-    for loaded in rows {
-        if same.contains(&loaded.job.id) && !work.set.contains(loaded.job.id) {
+fn grant_again(
+    connection: &Connection,
+    same: impl Iterator<Item = JobId>,
+    work: &mut Work<'_>,
+) -> SqlResult<Vec<Grant>> {
+    let mut granted = Vec::new();
+    for id in same {
+        if !work.set.contains(id)
+            && !work.take_held(id)
+            && let Some(loaded) = load_job(connection, id, work.names())?
+        {
             work.add(loaded);
         }
+        granted.push((id, None));
     }
-    same.into_iter().map(|id| (id, None)).collect()
+    Ok(granted)
 }
 
 /// Served by the index `jobs_ready` alone.
@@ -124,17 +127,15 @@ fn ready(
             if !wants(wanted, name) {
                 continue;
             }
-            let mut jobs: HashMap<i64, Rank> = HashMap::new();
+            let mut jobs: Vec<(Rank, i64)> = Vec::new();
             let mut rows = first.query(params![group, limit])?;
             while let Some(row) = rows.next()? {
-                jobs.insert(row.get(0)?, Rank(row.get(1)?));
+                jobs.push((Rank(row.get(1)?), row.get(0)?));
             }
             let mut rows = retries.query(params![group, now.as_micros(), limit])?;
             while let Some(row) = rows.next()? {
-                jobs.insert(row.get(0)?, Rank(row.get(1)?));
+                jobs.push((Rank(row.get(1)?), row.get(0)?));
             }
-            let mut jobs: Vec<(Rank, i64)> =
-                jobs.into_iter().map(|(seq, rank)| (rank, seq)).collect();
             jobs.retain(|(_, seq)| !touched.contains(seq));
             jobs.sort_unstable();
             ready.add(connection, name, jobs)?;

@@ -6,6 +6,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params, types::ValueRef}
 use windlass_kernel::{
     DeadLetter, Digest, DlqId, Epoch, IdempotencyKey, IdempotencyScope, Job, JobId, Session, Spec,
     State, Task, TaskId, TenantId, Timestamp, TraceId,
+    ids::ClaimId,
     job::{Origin, Priority, Rank, ScheduleType},
     ops::NewJob,
 };
@@ -60,7 +61,7 @@ impl Place {
 pub(super) fn load(connection: &Connection, needs: &Needs, work: &mut Work<'_>) -> SqlResult<()> {
     let mut by_id = connection.prepare_cached(JOB)?;
     for id in &needs.jobs {
-        if work.take_cached(*id) {
+        if !work.may_be_stored(*id) || work.take_held(*id) {
             continue;
         }
         let row = [id.as_u128().to_be_bytes()];
@@ -135,18 +136,50 @@ fn load_by_key(
     statement.query_row(key, |row| job_of(row, names)).optional()
 }
 
-/// Served by the index `jobs_leased`.
-const JOBS_OF_SESSION: &str =
-    concat!("SELECT ", job_columns!(), " FROM jobs WHERE lease_session = ?1");
+/// What a claim or a renewal has to know of a job that is held.
+pub(super) struct HeldRow {
+    pub(super) id: JobId,
+    pub(super) rank: Rank,
+    pub(super) claim_id: Option<ClaimId>,
+    pub(super) alone: bool,
+    pub(super) to_be_cancelled: bool,
+}
 
-pub(super) fn load_jobs_of_session(
-    connection: &Connection,
-    session: i64,
-    names: &impl Lookup,
-) -> SqlResult<Vec<Loaded>> {
-    let mut statement = connection.prepare_cached(JOBS_OF_SESSION)?;
-    let rows = statement.query_map([session], |row| job_of(row, names))?;
+impl HeldRow {
+    pub(super) fn of(job: &Job) -> Self {
+        Self {
+            id: job.id,
+            rank: job.spec.rank(),
+            claim_id: job.claim_id,
+            alone: job.lease.as_ref().is_some_and(|lease| lease.alone),
+            to_be_cancelled: job.cancel.is_some(),
+        }
+    }
+}
+
+/// Served by the index `jobs_leased`.
+const HELD: &str = "
+    SELECT id, rank, lease, rest ->> '$.cancel' IS NOT NULL FROM jobs WHERE lease_session = ?1";
+
+/// What a session holds, without the rest of the rows: a worker may hold many.
+pub(super) fn load_held(connection: &Connection, session: i64) -> SqlResult<Vec<HeldRow>> {
+    let mut statement = connection.prepare_cached(HELD)?;
+    let rows = statement.query_map([session], |row| {
+        let lease = lease_of(row, 2)?;
+        Ok(HeldRow {
+            id: JobId::from_u128(u128_of(row, 0)?),
+            rank: Rank(row.get(1)?),
+            claim_id: lease.claim_id,
+            alone: lease.held.is_some_and(|held| held.alone),
+            to_be_cancelled: row.get(3)?,
+        })
+    })?;
     rows.collect()
+}
+
+fn lease_of(row: &Row<'_>, column: usize) -> SqlResult<LeaseBytes> {
+    let lease = LeaseBytes::parse(row.get_ref(column)?.as_blob_or_null()?);
+    lease.ok_or_else(|| unreadable(column, "it is no lease".to_owned()))
 }
 
 /// Jobs that are not at an end, for tests and tools.
@@ -256,9 +289,10 @@ pub(super) fn job_of(row: &Row<'_>, names: &impl Lookup) -> SqlResult<Loaded> {
         let session = names.session(id)?;
         let session = session.ok_or_else(|| unreadable(15, format!("there is no session {id}")))?;
         let held = lease.held.ok_or_else(|| unreadable(16, "there is no lease".to_owned()))?;
-        loaded.job.lease = Some(held.lease(session.worker.clone()));
-        loaded.place.lease_seen = held.seen;
-        with_session(&mut loaded, &session);
+        let Loaded { job, place } = &mut loaded;
+        job.lease = Some(held.lease(session.worker.clone()));
+        place.lease_seen = held.seen;
+        with_session(job, place, &session);
     }
     Ok(loaded)
 }
@@ -276,8 +310,7 @@ pub(super) fn job_and_lease_of(
     let id = JobId::from_u128(u128_of(row, 1)?);
     let state = state_of(row, 4)?;
     let (spec, group) = spec_of(row, id, names)?;
-    let lease = LeaseBytes::parse(row.get_ref(16)?.as_blob_or_null()?);
-    let lease = lease.ok_or_else(|| unreadable(16, "it is no lease".to_owned()))?;
+    let lease = lease_of(row, 16)?;
     let updated_at = time_of(row, 12)?;
     let mut job = Job {
         id,
@@ -376,10 +409,10 @@ fn spec_of(row: &Row<'_>, id: JobId, names: &impl Lookup) -> SqlResult<(Spec, i6
 }
 
 /// What its session adds to a lease: a later end, and renewals that are not counted yet.
-pub(super) fn with_session(loaded: &mut Loaded, session: &Session) {
-    let Loaded { job, place } = loaded;
-    let Some(lease) = &mut job.lease else { return };
-    lease.until = lease.until.max(session.until);
+pub(super) fn with_session(job: &mut Job, place: &mut Place, session: &Session) {
+    if let Some(lease) = &mut job.lease {
+        lease.until = lease.until.max(session.until);
+    }
     job.lease_count += session.renewals.saturating_sub(place.lease_seen);
     place.lease_seen = session.renewals;
 }

@@ -18,6 +18,7 @@ use super::{
 pub(super) struct Names {
     groups: HashMap<GroupName, i64>,
     groups_by_id: HashMap<i64, GroupName>,
+    last_group: Option<i64>,
     by_queue: HashMap<Queue, Vec<(i64, GroupName)>>,
     sessions: HashMap<i64, Known>,
     workers: HashMap<WorkerId, i64>,
@@ -80,6 +81,12 @@ impl GroupName {
             isolated: job.is_isolated(),
         }
     }
+
+    fn is_of(&self, job: &Job) -> bool {
+        let spec = &job.spec;
+        (&self.queue, &self.tenant, &self.kind) == (&spec.queue, &spec.tenant, &spec.kind)
+            && self.isolated == job.is_isolated()
+    }
 }
 
 const GROUPS: &str = "SELECT queue, tenant, kind, isolated, id FROM job_groups";
@@ -124,7 +131,12 @@ impl Names {
         if let Some((id, _)) = place.group.filter(|(_, was)| *was == isolated) {
             return Ok(id);
         }
-        let id = self.group_named(connection, GroupName::of(job))?;
+        // Jobs that are enqueued together are mostly of one group.
+        let id = match self.last_group.filter(|id| self.groups_by_id[id].is_of(job)) {
+            Some(id) => id,
+            None => self.group_named(connection, GroupName::of(job))?,
+        };
+        self.last_group = Some(id);
         place.group = Some((id, isolated));
         Ok(id)
     }

@@ -2,7 +2,7 @@
 
 use rusqlite::{CachedStatement, Connection, params};
 use windlass_kernel::{
-    DeadLetter, Event, IdempotencyScope, Job, JobId, NewPayload, Task, Timestamp, TraceId,
+    DeadLetter, Event, Job, NewPayload, Task, Timestamp,
     timer::{self, Alarm},
 };
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     IdMap,
-    commit::{Changes, Output},
+    commit::{Changes, Output, Row},
     log,
     row::{Options, Rest},
 };
@@ -30,15 +30,15 @@ const PAYLOAD_INLINE_BYTES: usize = 256;
 pub(super) fn save(
     connection: &Connection,
     changes: &Changes,
-    jobs: &IdMap<Job>,
+    rows: &IdMap<Row>,
     places: &mut IdMap<Place>,
     names: &mut Names,
     last_event: u64,
     now: Timestamp,
 ) -> SqlResult<u64> {
     let last_event = save_log(connection, changes, places, last_event, now)?;
-    insert_jobs(connection, changes, jobs, places, names)?;
-    update_jobs(connection, changes, jobs, places, names)?;
+    insert_jobs(connection, changes, rows, places, names)?;
+    update_jobs(connection, changes, rows, places, names)?;
     for output in &changes.outputs {
         save_output(connection, output, places[&output.job_id].seq)?;
     }
@@ -121,7 +121,7 @@ const INSERT_PAYLOAD: &str = "INSERT INTO payloads (seq, payload) VALUES (?1, ?2
 fn insert_jobs(
     connection: &Connection,
     changes: &Changes,
-    jobs: &IdMap<Job>,
+    rows: &IdMap<Row>,
     places: &mut IdMap<Place>,
     names: &mut Names,
 ) -> SqlResult<()> {
@@ -136,9 +136,10 @@ fn insert_jobs(
                 &copied
             }
         };
-        let group = names.group(connection, &jobs[id], place)?;
+        let job = &rows[id].job;
+        let group = names.group(connection, job, place)?;
         let inline = Some(payload).filter(|payload| payload.len() <= PAYLOAD_INLINE_BYTES);
-        insert_job(&mut insert, &jobs[id], place, group, session_of(&jobs[id], names), inline)?;
+        insert_job(&mut insert, job, place, group, session_of(job, names), inline)?;
         place.seq = connection.last_insert_rowid();
         if inline.is_none() {
             connection.prepare_cached(INSERT_PAYLOAD)?.execute(params![place.seq, payload])?;
@@ -162,7 +163,7 @@ fn insert_job(
     payload: Option<&str>,
 ) -> SqlResult<()> {
     let spec = &job.spec;
-    let given = spec.idempotency_scope != IdempotencyScope::own_id();
+    let given = !spec.idempotency_scope.is_own_id();
     insert.execute(params![
         job.id.as_u128().to_be_bytes(),
         spec.tenant.as_str(),
@@ -217,14 +218,14 @@ const SET_LETTER: &str = "
 fn update_jobs(
     connection: &Connection,
     changes: &Changes,
-    jobs: &IdMap<Job>,
+    rows: &IdMap<Row>,
     places: &mut IdMap<Place>,
     names: &mut Names,
 ) -> SqlResult<()> {
     let mut update = connection.prepare_cached(UPDATE)?;
     let mut complete = connection.prepare_cached(COMPLETE)?;
     for id in &changes.updated {
-        let (job, place) = (&jobs[id], places.get_mut(id).expect("it was loaded"));
+        let (job, place) = (&rows[id].job, places.get_mut(id).expect("it was loaded"));
         move_older_log_ids(connection, place)?;
         if changes.completed.contains(id) && complete_job(&mut complete, job, place)? {
             continue;
@@ -364,22 +365,11 @@ enum TraceName<'a> {
 impl TraceName<'_> {
     fn of(job: &Job) -> TraceName<'_> {
         let trace = &job.spec.trace_id;
-        match made_from(trace, job.id) {
+        match trace.random_of(job.id) {
             Some(random) => TraceName::Made(random),
             None => TraceName::Given(trace.as_str()),
         }
     }
-}
-
-/// The chance that the trace of `job_id` was made from, if we made it: `trace-run-<job>-<uuid>`.
-fn made_from(trace: &TraceId, job_id: JobId) -> Option<u128> {
-    let (head, uuid) = trace.as_str().split_at_checked(41)?;
-    let id = head.strip_prefix("trace-run-")?.strip_suffix('-')?.parse::<JobId>().ok()?;
-    let dashed = uuid.len() == 36 && [8, 13, 18, 23].iter().all(|at| uuid.as_bytes()[*at] == b'-');
-    let lower = !uuid.bytes().any(|byte| byte.is_ascii_uppercase());
-    (id == job_id && dashed && lower)
-        .then(|| u128::from_str_radix(&uuid.replace('-', ""), 16).ok())
-        .flatten()
 }
 
 impl rusqlite::ToSql for TraceName<'_> {

@@ -1,25 +1,43 @@
 //! The work of one commit: the rows it has loaded, where they stand, and the names it may add.
 
+use std::sync::Arc;
+
+use rusqlite::Connection;
 use windlass_kernel::{Job, JobId, WorkerId};
 
 use super::{
-    load::{Loaded, Place, with_session},
+    SqlResult,
+    load::{HeldRow, Loaded, Place, load_held, with_session},
     names::Names,
 };
-use crate::{IdMap, commit::WorkingSet};
+use crate::{
+    IdMap,
+    commit::{Row, WorkingSet},
+};
 
 /// What one commit works on.
 pub(super) struct Work<'a> {
     pub(super) set: WorkingSet,
     pub(super) places: IdMap<Place>,
     pub(super) names: &'a mut Names,
-    held: &'a Held,
+    held: &'a mut Held,
+    /// No job has a later id.
+    newest: JobId,
 }
 
 impl<'a> Work<'a> {
-    pub(super) fn new(incarnation: u32, names: &'a mut Names, held: &'a Held) -> Self {
-        let set = WorkingSet::new(incarnation);
-        Self { set, places: IdMap::default(), names, held }
+    /// Nothing yet, with room for so many jobs.
+    pub(super) fn new(
+        incarnation: u32,
+        room: usize,
+        names: &'a mut Names,
+        held: &'a mut Held,
+        newest: JobId,
+    ) -> Self {
+        let set = WorkingSet::new(incarnation, room);
+        let places =
+            IdMap::with_capacity_and_hasher(room, std::hash::BuildHasherDefault::default());
+        Self { set, places, names, held, newest }
     }
 
     pub(super) fn names(&self) -> &Names {
@@ -32,47 +50,61 @@ impl<'a> Work<'a> {
         self.set.add_job(loaded.job);
     }
 
-    /// What a worker holds as far as this commit has come, given the rows that it held before.
-    pub(super) fn held_now<'b>(
-        &'b self,
-        rows: &'b [Loaded],
-        worker: &'b WorkerId,
-    ) -> impl Iterator<Item = &'b Job> {
-        let untouched = rows.iter().map(|loaded| &loaded.job);
-        let untouched = untouched.filter(|job| !self.set.contains(job.id));
-        let is_held = |job: &&Job| job.lease.as_ref().is_some_and(|it| it.worker == *worker);
-        untouched.chain(self.set.jobs().filter(is_held))
+    /// Could a job of this id be stored? Ids grow with time, so a new one is later than all others.
+    pub(super) fn may_be_stored(&self, id: JobId) -> bool {
+        id <= self.newest
+    }
+
+    /// What a worker holds as far as this commit has come.
+    pub(super) fn held_by(
+        &self,
+        connection: &Connection,
+        worker: &WorkerId,
+    ) -> SqlResult<Vec<HeldRow>> {
+        let mut held = match self.names.session_of(worker) {
+            Some((session, _)) => load_held(connection, session)?,
+            None => Vec::new(),
+        };
+        held.retain(|row| !self.set.contains(row.id));
+        let mine = |job: &&Job| job.lease.as_ref().is_some_and(|it| it.worker == *worker);
+        held.extend(self.set.jobs().filter(mine).map(HeldRow::of));
+        Ok(held)
     }
 
     /// Adds a job that the writer still holds. It says whether there was one.
-    pub(super) fn take_cached(&mut self, id: JobId) -> bool {
-        let Some(mut loaded) = self.held.jobs.get(&id).cloned() else { return false };
-        let worker = loaded.job.lease.as_ref().map(|lease| &lease.worker);
-        if let Some((_, session)) = worker.and_then(|worker| self.names.session_of(worker)) {
-            with_session(&mut loaded, session);
+    pub(super) fn take_held(&mut self, id: JobId) -> bool {
+        let Some((mut job, mut place)) = self.held.jobs.remove(&id) else { return false };
+        let worker = job.lease.as_ref().map(|lease| &lease.worker);
+        let session = worker.and_then(|worker| self.names.session_of(worker));
+        if let Some((_, session)) = session.filter(|(_, it)| it.renewals != place.lease_seen) {
+            with_session(Arc::make_mut(&mut job), &mut place, session);
         }
-        self.add(loaded);
+        self.places.insert(id, place);
+        self.set.add_job(job);
         true
     }
 }
 
 /// Jobs that workers hold, as their rows are. A settle needs no look-up: it was here a moment ago.
+///
+/// A commit takes what it works on, and puts back what is held afterwards.
 #[derive(Default)]
 pub(super) struct Held {
-    jobs: IdMap<Loaded>,
+    jobs: IdMap<(Arc<Job>, Place)>,
 }
 
 impl Held {
     /// More than this many are not remembered; they are loaded instead.
     const MAX: usize = 16 * 1024;
 
-    /// Remembers what is held after a commit, and forgets what is not.
-    pub(super) fn update(&mut self, jobs: IdMap<Job>, places: &IdMap<Place>) {
-        for (id, job) in jobs {
-            if job.lease.is_none() {
-                self.jobs.remove(&id);
-            } else if self.jobs.len() < Self::MAX || self.jobs.contains_key(&id) {
-                self.jobs.insert(id, Loaded { job, place: places[&id].clone() });
+    /// Remembers what is held after a commit.
+    pub(super) fn put_back(&mut self, rows: IdMap<Row>, mut places: IdMap<Place>) {
+        for (id, row) in rows {
+            // What was loaded by another road may be here from before.
+            self.jobs.remove(&id);
+            if row.job.lease.is_some() && self.jobs.len() < Self::MAX {
+                let place = places.remove(&id).expect("each row has its place");
+                self.jobs.insert(id, (row.job, place));
             }
         }
     }

@@ -18,7 +18,7 @@ use std::{
 
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, config::DbConfig};
 use tokio::sync::{mpsc, oneshot};
-use windlass_kernel::{Answer, Job, Op, Refusal, TenantId, Timestamp, WorkerId};
+use windlass_kernel::{Answer, JobId, Op, Refusal, TenantId, Timestamp, WorkerId};
 
 use super::{
     Clock, SqlResult, claim, classify,
@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     ClaimMany, Error, IdMap, Replies, Reply, Write,
-    commit::{Granted, Needs},
+    commit::{Granted, Needs, Row},
 };
 
 /// How many batches may wait for the writer. The Committer keeps few in flight.
@@ -115,9 +115,12 @@ struct Writer {
     is_unsure: bool,
     last_event: u64,
     last_now: Timestamp,
+    /// No job has a later id.
+    newest: JobId,
     incarnation: u32,
 }
 
+const NEWEST: &str = "SELECT coalesce(max(id), zeroblob(16)) FROM jobs";
 const LAST: &str = "SELECT id + count - 1, at FROM log ORDER BY id DESC LIMIT 1";
 
 impl Writer {
@@ -131,6 +134,8 @@ impl Writer {
         let last_now = Timestamp::from_micros(at);
         let incarnation = connection.query_row(INCARNATION, [], |row| row.get(0)).optional();
         let incarnation = incarnation.map_err(classify)?.unwrap_or(0);
+        let newest = connection.query_row(NEWEST, [], |row| load::u128_of(row, 0));
+        let newest = JobId::from_u128(newest.map_err(classify)?);
         let (held, is_unsure) = (Held::default(), false);
         Ok(Self {
             connection,
@@ -141,6 +146,7 @@ impl Writer {
             is_unsure,
             last_event,
             last_now,
+            newest,
             incarnation,
         })
     }
@@ -195,7 +201,8 @@ impl Writer {
         })?;
         self.last_now = now;
         self.last_event = done.last_event;
-        self.held.update(done.jobs, &done.places);
+        self.newest = done.newest.unwrap_or(self.newest).max(self.newest);
+        self.held.put_back(done.rows, done.places);
         self.note();
         Ok(done.replies)
     }
@@ -203,7 +210,8 @@ impl Writer {
     fn transact(&mut self, writes: &[Write], now: Timestamp) -> SqlResult<Done> {
         let transaction =
             self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let mut work = Work::new(self.incarnation, &mut self.names, &self.held);
+        let mut work =
+            Work::new(self.incarnation, room(writes), &mut self.names, &mut self.held, self.newest);
         load::load(&transaction, &Needs::of(writes), &mut work)?;
         let mut replies: Vec<Option<Result<Reply, Refusal>>> = vec![None; writes.len()];
         for (write, reply) in writes.iter().zip(&mut replies) {
@@ -231,22 +239,34 @@ impl Writer {
             }
         }
         let Work { set, mut places, names, .. } = work;
-        let (changes, jobs) = set.finish();
+        let (changes, rows) = set.finish();
         let last_event =
-            save::save(&transaction, &changes, &jobs, &mut places, names, self.last_event, now)?;
+            save::save(&transaction, &changes, &rows, &mut places, names, self.last_event, now)?;
         for (place, ids) in granted {
             let load = |(id, payload): claim::Grant| {
                 let load = || load::load_payload(&transaction, places[&id].seq);
                 let payload = payload.map_or_else(load, Ok)?;
-                Ok(Granted { job: jobs[&id].clone(), payload })
+                Ok(Granted { job: rows[&id].job.clone(), payload })
             };
             let leases: SqlResult<Vec<Granted>> = ids.into_iter().map(load).collect();
             replies[place] = Some(Ok(Reply::Granted(leases?)));
         }
         transaction.commit()?;
         let replies = replies.into_iter().map(|reply| reply.expect("each write was answered"));
-        Ok(Done { replies: replies.collect(), jobs, places, last_event })
+        let newest = changes.created.iter().map(|(id, _)| *id).max();
+        Ok(Done { replies: replies.collect(), newest, rows, places, last_event })
     }
+}
+
+/// How many jobs these writes may touch.
+fn room(writes: &[Write]) -> usize {
+    let jobs = |write: &Write| match write {
+        Write::Op { .. } => 1,
+        // Few ask for more than there is; if one does, the map grows.
+        Write::Claim(wanted) => wanted.max.min(1_000),
+        Write::RenewSession { .. } => 0,
+    };
+    writes.iter().map(jobs).sum()
 }
 
 /// Gives an answer, and says whether the writer may go on after it.
@@ -297,24 +317,24 @@ fn renew(
     work: &mut Work<'_>,
     now: Timestamp,
 ) -> SqlResult<Result<Reply, Refusal>> {
-    let Some((id, session)) = work.names().session_of(worker) else {
+    let Some((_, session)) = work.names().session_of(worker) else {
         return Ok(Err(Refusal::NotFound { what: "session" }));
     };
     let session = session.renewed(lease, now);
     let until = session.until;
     work.names.renew_session(connection, session, now)?;
-    let rows = load::load_jobs_of_session(connection, id, work.names())?;
-    let jobs: Vec<&Job> = work.held_now(&rows, worker).collect();
-    let held = jobs.iter().map(|job| job.id).collect();
-    let unwanted = jobs.iter().filter(|job| job.cancel.is_some());
-    let cancelled = unwanted.map(|job| job.id).collect();
+    let rows = work.held_by(connection, worker)?;
+    let held = rows.iter().map(|row| row.id).collect();
+    let unwanted = rows.iter().filter(|row| row.to_be_cancelled);
+    let cancelled = unwanted.map(|row| row.id).collect();
     Ok(Ok(Reply::Renewed { until, cancelled, held }))
 }
 
 /// What a transaction did.
 struct Done {
     replies: Replies,
-    jobs: IdMap<Job>,
+    newest: Option<JobId>,
+    rows: IdMap<Row>,
     places: IdMap<Place>,
     last_event: u64,
 }

@@ -17,7 +17,7 @@ pub mod read;
 mod row;
 pub mod sqlite;
 
-use std::{future::Future, pin::Pin};
+use std::{future::Future, pin::Pin, sync::Arc};
 
 pub use commit::{ClaimMany, Granted, Reply, Write};
 pub use error::{Error, Owner};
@@ -35,7 +35,7 @@ pub type Replies = Vec<Result<Reply, windlass_kernel::Refusal>>;
 /// A place where jobs are kept.
 pub trait Store: Send + Sync {
     /// Writes a batch in one transaction. When it answers, the answers are durable.
-    fn commit(&self, writes: Vec<Write>) -> StoreFuture<'_, Replies>;
+    fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies>;
 
     /// A job as it stands.
     fn job(&self, id: JobId) -> StoreFuture<'_, Option<Job>>;

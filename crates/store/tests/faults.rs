@@ -27,7 +27,7 @@ fn enqueue_until_it_fails(test: &TestStore, next: &mut u128) -> Error {
     loop {
         assert!(*next < 10_000, "the disk never failed");
         let write = write(enqueue(*next + 1, with_payload(&text)));
-        match test.runtime.block_on(test.store.commit(vec![write])) {
+        match test.runtime.block_on(test.store.commit(vec![write].into())) {
             Ok(_) => *next += 1,
             Err(error) => return error,
         }
@@ -108,7 +108,7 @@ fn child_meets_a_disk_that_fails() {
 fn check_stopped(test: &TestStore) {
     for number in 0..3 {
         let write = write(enqueue(10_000 + number, plain()));
-        let error = test.runtime.block_on(test.store.commit(vec![write])).unwrap_err();
+        let error = test.runtime.block_on(test.store.commit(vec![write].into())).unwrap_err();
         assert_eq!(error.code(), "STORE_STOPPED", "{error}");
     }
     assert_eq!(test.store.raise_incarnation().unwrap_err().code(), "STORE_STOPPED");
@@ -129,7 +129,7 @@ fn a_writer_that_panics_leaves_nobody_waiting() {
         .map(|number| {
             let store = test.store.clone();
             let write = write(enqueue(number, plain()));
-            test.runtime.spawn(async move { store.commit(vec![write]).await.map(|_| ()) })
+            test.runtime.spawn(async move { store.commit(vec![write].into()).await.map(|_| ()) })
         })
         .collect();
     for task in asked {
@@ -173,7 +173,7 @@ fn a_foreign_lock_that_stays_makes_the_store_unavailable_for_a_while() {
     let shell = test.sql();
     shell.execute_batch("BEGIN IMMEDIATE").unwrap();
     let since = Instant::now();
-    let asked = test.store.commit(vec![write(enqueue(2, plain()))]);
+    let asked = test.store.commit(vec![write(enqueue(2, plain()))].into());
     let error = test.runtime.block_on(asked).unwrap_err();
     assert_eq!((error.code(), error.info().retryable), ("UNAVAILABLE", true), "{error:?}");
     let waited = since.elapsed();
@@ -192,7 +192,7 @@ fn a_row_that_contradicts_the_rules_fails_its_batch_alone() {
     let taken = "INSERT INTO log (id, tenant, at, count, events) VALUES (3, 'acme', 0, 1, '[]')";
     shell.execute_batch(taken).unwrap();
     test.enqueue(2, plain());
-    let asked = test.store.commit(vec![write(enqueue(3, plain()))]);
+    let asked = test.store.commit(vec![write(enqueue(3, plain()))].into());
     let error = test.runtime.block_on(asked).unwrap_err();
     assert_eq!(error.code(), "STORE_CONTRADICTION", "{error:?}");
     shell.execute_batch("DELETE FROM log WHERE id = 3").unwrap();
@@ -208,7 +208,7 @@ fn a_row_that_cannot_be_read_stops_the_store() {
     test.sql().execute("UPDATE jobs SET options = 'no json'", []).unwrap();
     let read = test.runtime.block_on(test.store.job(id)).unwrap_err();
     assert_eq!(read.code(), "STORE_DAMAGED", "{read}");
-    let asked = test.store.commit(vec![write(enqueue(1, plain()))]);
+    let asked = test.store.commit(vec![write(enqueue(1, plain()))].into());
     let error = test.runtime.block_on(asked).unwrap_err();
     assert_eq!(error.code(), "STORE_DAMAGED", "{error}");
     check_stopped(&test);

@@ -23,7 +23,7 @@ fn at_once(test: &TestStore, writes: Vec<Write>) -> Vec<Result<Reply, Refusal>> 
             let (store, start) = (test.store.clone(), start.clone());
             test.runtime.spawn(async move {
                 let _go = start.acquire().await.unwrap();
-                store.commit(vec![write]).await.unwrap().remove(0)
+                store.commit(vec![write].into()).await.unwrap().remove(0)
             })
         })
         .collect();
@@ -160,7 +160,7 @@ fn everyone_gets_their_own_answers_in_order() {
     let tasks: Vec<_> = (1..=MANY as u128)
         .map(|task| {
             let (store, writes) = (test.store.clone(), batch(task));
-            test.runtime.spawn(async move { store.commit(writes).await.unwrap() })
+            test.runtime.spawn(async move { store.commit(writes.into()).await.unwrap() })
         })
         .collect();
     for (task, handle) in (1..).zip(tasks) {
@@ -196,7 +196,7 @@ fn a_follower_of_the_feed_misses_nothing_and_repeats_nothing() {
                     let mut other = enqueue(id + 500, plain());
                     other.tenant = windlass_kernel::TenantId::new("other").unwrap();
                     writes.push(Write::Op { tenant: other.tenant.clone(), op: other.into() });
-                    store.commit(writes).await.unwrap();
+                    store.commit(writes.into()).await.unwrap();
                 }
             })
         })

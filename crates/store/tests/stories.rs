@@ -56,7 +56,7 @@ impl World for SqliteWorld {
     fn commit(&mut self, op: Op, now: Timestamp) -> Result<Answer, Refusal> {
         *self.now.lock().expect("nobody panicked") = now;
         let write = Write::Op { tenant: self.tenant(&op), op };
-        match self.wait(self.store.commit(vec![write])).remove(0) {
+        match self.wait(self.store.commit(vec![write].into())).remove(0) {
             Ok(Reply::Answer(answer)) => Ok(answer),
             Ok(other) => panic!("an op was answered with {other:?}"),
             Err(refusal) => Err(refusal),

@@ -87,7 +87,9 @@ async fn call(road: Road, ids: Ids, each: usize) -> Vec<Duration> {
         let start = Instant::now();
         match &road {
             Road::Grouped(handle) => drop(handle.submit(write).await.expect("it is accepted")),
-            Road::Alone(store) => drop(store.commit(vec![write]).await.expect("it is written")),
+            Road::Alone(store) => {
+                drop(store.commit(vec![write].into()).await.expect("it is written"))
+            }
         }
         took.push(start.elapsed());
     }

@@ -36,8 +36,8 @@ mod tests;
 use std::{future::Future, pin::pin, sync::Arc};
 
 pub use self::handle::{Handle, SubmitError, Ticket};
-use self::queue::{Entry, Queue};
-use windlass_store::{Error, Store};
+use self::queue::{Entry, Queue, Sender};
+use windlass_store::{Error, Store, Write};
 
 /// The bounds of a Committer.
 ///
@@ -105,29 +105,33 @@ impl Committer {
     /// A batch that the store cannot digest is halved until the one write that is to blame stands alone,
     /// so a batch of `n` takes fewer than `2n` transactions. The first half goes first: order is kept.
     async fn commit(&self, batch: Vec<Entry>) -> Result<(), Arc<Error>> {
-        let mut parts = vec![batch];
-        while let Some(mut part) = parts.pop() {
-            let writes = part.iter().map(|entry| entry.write.clone()).collect();
-            let error = match self.store.commit(writes).await {
+        let (writes, answers): (Vec<Write>, Vec<Sender>) =
+            batch.into_iter().map(|entry| (entry.write, entry.answer)).unzip();
+        let mut parts = vec![(Arc::new(writes), answers)];
+        while let Some((writes, mut answers)) = parts.pop() {
+            let error = match self.store.commit(writes.clone()).await {
                 Ok(replies) => {
                     // If the store forgets one, its sender is dropped, and that tells it the truth: lost.
-                    for (entry, reply) in part.into_iter().zip(replies) {
-                        let _ = entry.answer.send(reply.map_err(SubmitError::Refused));
+                    for (answer, reply) in answers.into_iter().zip(replies) {
+                        let _ = answer.send(reply.map_err(SubmitError::Refused));
                     }
                     continue;
                 }
                 Err(error) => Arc::new(error),
             };
             let verdict = Verdict::on(&error);
-            if verdict == Verdict::OneIsToBlame && part.len() > 1 {
-                let second = part.split_off(part.len() / 2);
-                parts.extend([second, part]);
+            if verdict == Verdict::OneIsToBlame && answers.len() > 1 {
+                let (first, second) = writes.split_at(answers.len() / 2);
+                let of_second = answers.split_off(first.len());
+                let part = |writes: &[Write], answers| (Arc::new(writes.to_vec()), answers);
+                parts.extend([part(second, of_second), part(first, answers)]);
                 continue;
             }
-            let told = SubmitError::Store(error.clone());
-            part.into_iter().for_each(|entry| entry.refuse(&told));
+            let told = || Err(SubmitError::Store(error.clone()));
+            answers.into_iter().for_each(|answer| drop(answer.send(told())));
             if verdict != Verdict::OneIsToBlame {
-                parts.drain(..).flatten().for_each(|entry| entry.refuse(&told));
+                let others = parts.drain(..).flat_map(|(_, answers)| answers);
+                others.for_each(|answer| drop(answer.send(told())));
             }
             if verdict == Verdict::Stopped {
                 return Err(error);

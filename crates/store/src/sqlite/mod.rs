@@ -72,7 +72,7 @@ impl Sqlite {
 }
 
 impl Store for Sqlite {
-    fn commit(&self, writes: Vec<Write>) -> StoreFuture<'_, Replies> {
+    fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {
         Box::pin(self.writer.commit(writes))
     }
 

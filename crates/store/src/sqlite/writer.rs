@@ -10,7 +10,7 @@
 use std::{
     future::{Future as _, poll_fn},
     pin::{Pin, pin},
-    sync::mpsc as blocking,
+    sync::{Arc, mpsc as blocking},
     task::{Poll, ready},
     thread::{self, JoinHandle},
     time::Duration,
@@ -45,7 +45,7 @@ pub(super) struct WriterThread {
 
 /// What the writer is asked to do.
 enum Request {
-    Commit(Vec<Write>, oneshot::Sender<Result<Replies, Error>>),
+    Commit(Arc<Vec<Write>>, oneshot::Sender<Result<Replies, Error>>),
     RaiseIncarnation(blocking::Sender<Result<(), Error>>),
 }
 
@@ -60,7 +60,7 @@ impl WriterThread {
     }
 
     /// Has a batch written.
-    pub(super) async fn commit(&self, writes: Vec<Write>) -> Result<Replies, Error> {
+    pub(super) async fn commit(&self, writes: Arc<Vec<Write>>) -> Result<Replies, Error> {
         let (answer, mut answered) = oneshot::channel();
         let requests = self.requests();
         requests.send(Request::Commit(writes, answer)).await.map_err(|_| ended())?;

@@ -56,7 +56,7 @@ impl Rich {
     /// Commits writes at this time.
     pub(crate) fn commit(&self, writes: Vec<Write>, now: Timestamp) -> Replies {
         *self.now.lock().unwrap() = now;
-        self.wait(self.store.commit(writes))
+        self.wait(self.store.commit(writes.into()))
     }
 
     /// Makes as many steps, in batches of up to `batch`, and compares every answer with the twin's.

@@ -74,7 +74,7 @@ impl TestStore {
     }
 
     pub fn commit(&self, writes: Vec<Write>) -> Replies {
-        self.wait(self.store.commit(writes))
+        self.wait(self.store.commit(writes.into()))
     }
 
     /// One write, alone.

@@ -10,10 +10,10 @@
 //!
 //! No IO, no clock, no lock: this is a plain value, and tests ask it everything.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use windlass_kernel::{JobId, OpKind};
-use windlass_store::Write;
+use windlass_store::{IdMap, Write};
 
 /// Which writes wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl<T> Waiting<T> {
 pub(super) struct Pending<T> {
     lease: VecDeque<Waiting<T>>,
     bulk: VecDeque<Waiting<T>>,
-    places: HashMap<JobId, Place>,
+    places: IdMap<Place>,
     batch_max: u32,
 }
 
@@ -103,7 +103,7 @@ impl<T> Pending<T> {
     /// taken at any cost, so that a large one does not wait for ever.
     pub(super) fn new(batch_max: u32) -> Self {
         let (lease, bulk) = (VecDeque::new(), VecDeque::new());
-        Self { lease, bulk, places: HashMap::new(), batch_max }
+        Self { lease, bulk, places: IdMap::default(), batch_max }
     }
 
     /// Lets a write wait.

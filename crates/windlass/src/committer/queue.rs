@@ -21,11 +21,14 @@ use super::{
 /// What a submitter is told.
 pub(super) type Answer = Result<Reply, SubmitError>;
 
+/// The way back to whoever waits for an answer.
+pub(super) type Sender = oneshot::Sender<Answer>;
+
 /// A write and whoever waits for its answer.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub write: Write,
-    pub answer: oneshot::Sender<Answer>,
+    pub answer: Sender,
 }
 
 impl Entry {
@@ -101,6 +104,9 @@ impl Queue {
     /// The next batch, as soon as anything waits. None, once the queue is closed and empty.
     pub(super) async fn next_batch(&self) -> Option<Vec<Entry>> {
         loop {
+            // Whoever was just answered, or came together with the first, gets a turn before: then their
+            // next writes share this transaction. Nobody waits for anybody who is not about to run.
+            tokio::task::yield_now().await;
             let (batch, closed) = {
                 let mut state = self.lock();
                 (state.pending.next_batch(), state.closed)

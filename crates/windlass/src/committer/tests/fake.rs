@@ -120,7 +120,7 @@ pub(super) fn store_error(answer: Result<Reply, SubmitError>) -> String {
 }
 
 impl Store for Fake {
-    fn commit(&self, writes: Vec<Write>) -> StoreFuture<'_, Replies> {
+    fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {
         Box::pin(async move {
             self.batches.lock().unwrap().push(writes.iter().map(mark_of).collect());
             self.begun.add_permits(1);

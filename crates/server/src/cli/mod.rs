@@ -1,5 +1,6 @@
 //! The command line: what a person types. Data goes to stdout, all else to stderr.
 
+mod bench;
 mod doctor;
 mod exit;
 mod explain;
@@ -37,6 +38,7 @@ enum Command {
     Explain(explain::Explain),
     /// Check that a database is as it should be.
     Doctor(doctor::Doctor),
+    Bench(bench::Bench),
 }
 
 /// Runs the command and says how it went, as an exit code.
@@ -44,5 +46,6 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
     match cli.command {
         Command::Explain(command) => explain::run(&command, cli.output),
         Command::Doctor(command) => doctor::run(&command, cli.output),
+        Command::Bench(command) => bench::run(&command, cli.output),
     }
 }

@@ -54,7 +54,7 @@ fn all_runs(command: &Bench) -> Result<(Plan, Vec<Document>), Error> {
     place.refuse_what_is_there()?;
     let runtime = Runtime::new().map_err(Error::Runtime)?;
     let progress = Progress::new();
-    progress.stop_on_signal(&runtime);
+    progress.stop_on_signal(&runtime)?;
     let mut documents = Vec::new();
     for number in 0..plan.runs {
         if number > 0 {
@@ -62,7 +62,6 @@ fn all_runs(command: &Bench) -> Result<(Plan, Vec<Document>), Error> {
         }
         documents.push(one_run(&plan, &place, &runtime, &progress)?);
     }
-    progress.clear();
     Ok((plan, documents))
 }
 

@@ -12,11 +12,14 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tokio::runtime::Runtime;
+use tokio::{
+    runtime::Runtime,
+    signal::unix::{SignalKind, signal},
+};
 
 use super::error::Error;
 
-/// Clones show and stop the same work.
+/// Clones show and stop the same work. When the last one goes, nothing is left on the screen.
 #[derive(Clone)]
 pub(super) struct Progress {
     bar: ProgressBar,
@@ -52,39 +55,21 @@ impl Progress {
         if self.stopped.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
     }
 
-    /// Leaves nothing on the screen.
-    pub(super) fn clear(&self) {
-        self.bar.finish_and_clear();
-    }
-
-    /// Ctrl-C, or a polite kill, stops the work.
-    pub(super) fn stop_on_signal(&self, runtime: &Runtime) {
+    /// Ctrl-C, or a polite kill, stops the work from now on.
+    pub(super) fn stop_on_signal(&self, runtime: &Runtime) -> Result<(), Error> {
+        let _inside = runtime.enter();
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(Error::Runtime)?;
         let stopped = self.stopped.clone();
         runtime.spawn(async move {
-            // Without a handler the signal ends the process at once: that is still an end.
-            if signalled().await.is_ok() {
-                stopped.store(true, Ordering::Relaxed);
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
             }
+            stopped.store(true, Ordering::Relaxed);
         });
+        Ok(())
     }
-}
-
-#[cfg(unix)]
-async fn signalled() -> std::io::Result<()> {
-    use std::{future::poll_fn, task::Poll};
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    poll_fn(|context| match interrupt.poll_recv(context) {
-        Poll::Ready(_) => Poll::Ready(Ok(())),
-        Poll::Pending => terminate.poll_recv(context).map(|_| Ok(())),
-    })
-    .await
-}
-
-#[cfg(not(unix))]
-async fn signalled() -> std::io::Result<()> {
-    tokio::signal::ctrl_c().await
 }
 
 /// Does the person, or the terminal, want plain text only?

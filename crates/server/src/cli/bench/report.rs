@@ -79,64 +79,63 @@ pub(super) fn shown(plan: &Plan, documents: &[Document], format: Output) -> Stri
 
 /// A row for each run, and the median of the ratios.
 fn table(plan: &Plan, documents: &[Document]) -> String {
-    let Plan { workload, concurrency, .. } = plan;
-    let jobs = grouped(plan.jobs as f64);
-    let mut text = format!("{workload} on sqlite: {jobs} jobs, {concurrency} at a time");
-    for (what, count) in [("history", plan.history), ("backlog", plan.backlog)] {
-        if count > 0 {
-            text.push_str(&format!(", {what} {}", grouped(count as f64)));
-        }
-    }
-    let mut rows = vec![HEADS.map(str::to_owned).to_vec()];
-    rows.extend(documents.iter().enumerate().map(|(place, it)| row(place + 1, it)));
-    text.push('\n');
-    rows.iter().for_each(|row| text.push_str(&aligned(row)));
-    let mut ratios: Vec<f64> =
-        documents.iter().filter_map(|it| it.yard.as_ref()).map(|yard| yard.ratio).collect();
-    if let Some(median) = median(&mut ratios) {
+    let mut rows = vec![heads(plan)];
+    rows.extend(documents.iter().enumerate().map(|(place, run)| row(place + 1, run)));
+    let mut text = title(plan) + &aligned(&rows);
+    let ratios = documents.iter().filter_map(|run| run.yard.as_ref()).map(|yard| yard.ratio);
+    if let Some(median) = median(ratios.collect()) {
         text.push_str(&format!("median ratio {median:.2}\n"));
     }
     text
 }
 
-const HEADS: [&str; 12] = [
-    "run",
-    "seconds",
-    "jobs/s",
-    "p50 ms",
-    "p95 ms",
-    "p99 ms",
-    "commits",
-    "bytes/job",
-    "cpu s/M",
-    "peak MB",
-    "yardstick/s",
-    "ratio",
-];
+fn title(plan: &Plan) -> String {
+    let Plan { workload, concurrency, .. } = plan;
+    let mut title = format!("{workload} on sqlite, {concurrency} at a time");
+    for (what, count) in [("history", plan.history), ("backlog", plan.backlog)] {
+        if count > 0 {
+            title.push_str(&format!(", {what} {}", grouped(count as f64)));
+        }
+    }
+    title + "\n"
+}
+
+fn heads(plan: &Plan) -> Vec<String> {
+    let mut heads = vec!["run", "jobs", "seconds", "jobs/s", "p50 ms", "p95 ms", "p99 ms"];
+    heads.extend(["commits", "bytes/job", "cpu s/million", "peak MB"]);
+    if plan.yardstick.is_some() {
+        heads.extend(["yardstick/s", "ratio"]);
+    }
+    heads.into_iter().map(str::to_owned).collect()
+}
 
 fn row(number: usize, run: &Document) -> Vec<String> {
-    let short =
-        |value: Option<f64>, digits| value.map_or("-".to_owned(), |it| format!("{it:.digits$}"));
-    let yard = run.yard.as_ref();
-    vec![
+    let known = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.1}"));
+    let mut row = vec![
         number.to_string(),
+        grouped(run.jobs as f64),
         format!("{:.2}", run.seconds),
         grouped(run.jobs_per_s),
-        short(run.p50_ms, 2),
-        short(run.p95_ms, 2),
-        short(run.p99_ms, 2),
+        known(run.p50_ms),
+        known(run.p95_ms),
+        known(run.p99_ms),
         grouped(run.commits as f64),
         grouped(run.bytes_per_job),
         format!("{:.1}", run.cpu_s_per_million),
-        short(run.peak_rss_mb, 1),
-        yard.map_or("-".to_owned(), |yard| grouped(yard.yardstick_jobs_per_s)),
-        short(yard.map(|yard| yard.ratio), 2),
-    ]
+        known(run.peak_rss_mb),
+    ];
+    if let Some(yard) = &run.yard {
+        row.extend([grouped(yard.yardstick_jobs_per_s), format!("{:.2}", yard.ratio)]);
+    }
+    row
 }
 
-fn aligned(cells: &[String]) -> String {
-    let line: String = cells.iter().map(|cell| format!("{cell:>10} ")).collect();
-    format!("{}\n", line.trim_end())
+/// Columns as wide as what stands in them.
+fn aligned(rows: &[Vec<String>]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let cell = |(column, cell): (usize, &String)| format!("{cell:>0$}", width(column));
+    let line = |row: &Vec<String>| row.iter().enumerate().map(cell).collect::<Vec<_>>().join("  ");
+    rows.iter().map(|row| line(row) + "\n").collect()
 }
 
 /// A whole number with its thousands apart, as people can also type it.
@@ -152,7 +151,7 @@ fn grouped(number: f64) -> String {
     text
 }
 
-fn median(values: &mut [f64]) -> Option<f64> {
+fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     let upper = *values.get(middle)?;
@@ -184,8 +183,8 @@ mod tests {
 
     #[test]
     fn the_median_stands_in_the_middle() {
-        assert_eq!(median(&mut []), None);
-        assert_eq!(median(&mut [3.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(&mut [4.0, 1.0, 2.0, 3.0]), Some(2.5));
+        assert_eq!(median(vec![]), None);
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), Some(2.5));
     }
 }

@@ -9,6 +9,9 @@ use windlass_kernel::{
 };
 use windlass_store::{ClaimMany, Write};
 
+/// What a small job carries. The rows of the yardstick have it too.
+pub(super) const PAYLOAD: &str = r#"{"n":1,"to":"someone@example.com","template":"welcome-back"}"#;
+
 /// Longer than any batch takes.
 const LEASE: Duration = Duration::from_secs(300);
 
@@ -33,7 +36,7 @@ impl Noop {
 
     /// A new job, made as a caller makes it: with ids of its own, and a payload that is parsed.
     pub(super) fn enqueue(&self) -> Enqueue {
-        let payload = Payload::parse("{\"n\":1}", 100).expect("it is JSON");
+        let payload = Payload::parse(PAYLOAD, PAYLOAD.len()).expect("it is JSON");
         Enqueue {
             job_id: self.ids.job_id(),
             tenant: self.tenant.clone(),

@@ -11,7 +11,7 @@ use std::{
 
 use rusqlite::{Connection, OpenFlags, params};
 
-use super::{error::Error, options::Plan, progress::Progress};
+use super::{error::Error, noop::PAYLOAD, options::Plan, progress::Progress};
 
 /// What is compared.
 #[derive(Clone, Copy, Debug)]
@@ -57,8 +57,8 @@ pub(super) fn run(
     Ok(rows as f64 / took.as_secs_f64())
 }
 
-/// 24 columns and about 300 bytes a row, as a job has them, with an index for each thing that a queue
-/// must find: a job, its key, what is ready, what is leased.
+/// 24 columns, about 270 bytes a row when it is new and 320 when it has ended, as a job has them, with an
+/// index for each thing that a queue must find: a job, its key, what is ready, what is leased.
 const SCHEMA: &str = "
     CREATE TABLE jobs (
         id BLOB PRIMARY KEY, tenant TEXT NOT NULL, queue TEXT NOT NULL, kind TEXT NOT NULL,
@@ -139,9 +139,8 @@ impl Yard<'_> {
             for number in first..=self.last {
                 let id = u128::from(number) << 64;
                 let (rank, key) = (ready.then_some(number), format!("job_{number:026}"));
-                let (payload, hash, log_ids) = ("{\"n\":1}", [7u8; 32], [7u8; 8]);
-                let id = id.to_be_bytes();
-                insert.execute(params![id, state, rank, NOW, key, payload, hash, log_ids])?;
+                let (id, hash, log_ids) = (id.to_be_bytes(), [7u8; 32], [7u8; 8]);
+                insert.execute(params![id, state, rank, NOW, key, PAYLOAD, hash, log_ids])?;
             }
             drop(insert);
             transaction.commit()?;

@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 CARGO ?= cargo
 
-.PHONY: help check test test-deep bless docs clean
+.PHONY: help check test test-deep bless bench docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -21,6 +21,12 @@ test-deep: ## what takes longer: many more random histories
 bless: ## write the generated documents and the schema anew
 	WINDLASS_BLESS=1 $(CARGO) test --locked -p windlass-server --test docs
 	WINDLASS_BLESS=1 $(CARGO) test --locked -p windlass-store --test schema --test golden
+
+bench: ## measure this machine, beside what its database can do
+	$(CARGO) run --release --locked --quiet -- bench enqueue --runs 3 --yardstick
+	$(CARGO) run --release --locked --quiet -- bench enqueue-bulk --runs 3 --yardstick
+	$(CARGO) run --release --locked --quiet -- bench drain --runs 3 --yardstick
+	$(CARGO) run --release --locked --quiet -- bench latency --runs 3
 
 docs: ## build the API documentation
 	$(CARGO) doc --workspace --no-deps --locked

@@ -54,6 +54,7 @@ fn the_documents_are_there() {
         "docs/states.md",
         "docs/errors.md",
         "docs/contracts.md",
+        "docs/benchmarks.md",
     ] {
         let text = fs::read_to_string(root().join(name)).unwrap_or_default();
         assert!(!text.trim().is_empty(), "{name} is missing");

@@ -105,11 +105,5 @@ fn plain(findings: &Findings) -> String {
 
 /// The error with its causes, and what to do.
 fn told(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(next) = cause {
-        text = format!("{text}: {next}");
-        cause = next.source();
-    }
-    format!("{text}\n{}", error.info().remedy)
+    format!("{}\n{}", exit::chain(error), error.info().remedy)
 }

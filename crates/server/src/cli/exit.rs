@@ -1,6 +1,6 @@
 //! Exit codes, the same on every command.
 
-use std::process::ExitCode;
+use std::{error::Error, process::ExitCode};
 
 /// It did not go well.
 pub(crate) const FAILED: u8 = 1;
@@ -8,9 +8,24 @@ pub(crate) const FAILED: u8 = 1;
 pub(crate) const USAGE: u8 = 2;
 /// There is no such thing.
 pub(crate) const NOT_FOUND: u8 = 3;
+/// Something is in the way.
+pub(crate) const CONFLICT: u8 = 4;
+/// The person stopped it: 128 and the number of the signal, as shells have it.
+pub(crate) const INTERRUPTED: u8 = 130;
 
 /// Tells what went wrong and what to type next, on stderr.
 pub(crate) fn fail(code: u8, message: &str) -> ExitCode {
     eprintln!("windlass: {message}");
     ExitCode::from(code)
+}
+
+/// The error with its causes.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text = format!("{text}: {next}");
+        cause = next.source();
+    }
+    text
 }

@@ -1,5 +1,7 @@
 //! The command line: what a person types. Data goes to stdout, all else to stderr.
 
+#[cfg(unix)]
+mod bench;
 mod doctor;
 mod exit;
 mod explain;
@@ -37,6 +39,8 @@ enum Command {
     Explain(explain::Explain),
     /// Check that a database is as it should be.
     Doctor(doctor::Doctor),
+    #[cfg(unix)]
+    Bench(bench::Bench),
 }
 
 /// Runs the command and says how it went, as an exit code.
@@ -44,5 +48,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
     match cli.command {
         Command::Explain(command) => explain::run(&command, cli.output),
         Command::Doctor(command) => doctor::run(&command, cli.output),
+        #[cfg(unix)]
+        Command::Bench(command) => bench::run(&command, cli.output),
     }
 }

@@ -1,0 +1,94 @@
+//! A store that counts its transactions. The store itself need not: nothing is added to its hot path.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use windlass_kernel::{Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId};
+use windlass_store::{
+    Replies, Store, StoreFuture, Write,
+    read::{Cursor, FeedEvent, JobFilter, LetterFilter, OldestReady, Output, Page, SessionView},
+    sqlite::Sqlite,
+};
+
+/// How many transactions there were. Clones show the same number.
+#[derive(Clone, Default)]
+pub(super) struct Commits(Arc<AtomicU64>);
+
+impl Commits {
+    pub(super) fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+pub(super) struct Counted {
+    pub(super) store: Sqlite,
+    pub(super) commits: Commits,
+}
+
+impl Store for Counted {
+    fn commit(&self, writes: Vec<Write>) -> StoreFuture<'_, Replies> {
+        Box::pin(async move {
+            let replies = self.store.commit(writes).await?;
+            self.commits.0.fetch_add(1, Ordering::Relaxed);
+            Ok(replies)
+        })
+    }
+
+    fn job(&self, id: JobId) -> StoreFuture<'_, Option<Job>> {
+        self.store.job(id)
+    }
+
+    fn payload(&self, id: JobId) -> StoreFuture<'_, Option<String>> {
+        self.store.payload(id)
+    }
+
+    fn outputs(&self, id: JobId) -> StoreFuture<'_, Vec<Output>> {
+        self.store.outputs(id)
+    }
+
+    fn events(&self, id: JobId) -> StoreFuture<'_, Vec<Event>> {
+        self.store.events(id)
+    }
+
+    fn attempts(&self, id: JobId) -> StoreFuture<'_, Vec<Attempt>> {
+        self.store.attempts(id)
+    }
+
+    fn letter(&self, id: DlqId) -> StoreFuture<'_, Option<DeadLetter>> {
+        self.store.letter(id)
+    }
+
+    fn approvals(&self, id: DlqId) -> StoreFuture<'_, Vec<Approval>> {
+        self.store.approvals(id)
+    }
+
+    fn open_jobs(&self) -> StoreFuture<'_, Vec<Job>> {
+        self.store.open_jobs()
+    }
+
+    fn jobs(&self, filter: JobFilter, cursor: Cursor) -> StoreFuture<'_, Page<Job>> {
+        self.store.jobs(filter, cursor)
+    }
+
+    fn letters(&self, filter: LetterFilter, cursor: Cursor) -> StoreFuture<'_, Page<DeadLetter>> {
+        self.store.letters(filter, cursor)
+    }
+
+    fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>> {
+        self.store.sessions()
+    }
+
+    fn oldest_ready(&self) -> StoreFuture<'_, Vec<OldestReady>> {
+        self.store.oldest_ready()
+    }
+
+    fn feed(&self, after: u64, rows: u32) -> StoreFuture<'_, Vec<FeedEvent>> {
+        self.store.feed(after, rows)
+    }
+
+    fn counts(&self) -> StoreFuture<'_, Vec<(String, String, u64)>> {
+        self.store.counts()
+    }
+}

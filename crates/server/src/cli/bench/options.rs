@@ -1,0 +1,116 @@
+//! What a person types after `windlass bench`, and what it comes to.
+
+use std::fmt;
+
+use clap::{Args, ValueEnum};
+
+use super::{error::Error, number, yardstick};
+
+/// More than this is a slip of the finger.
+const JOBS_MAX: u64 = 1_000_000_000;
+
+/// Measure how fast Windlass is on this machine.
+///
+/// Every figure is of durable work: nothing counts before it is on the disk. docs/benchmarks.md says
+/// what each workload does and what each figure means.
+#[derive(Args)]
+pub(crate) struct Bench {
+    /// What is measured.
+    #[arg(value_enum)]
+    workload: Workload,
+    /// The database to fill, sqlite:FILE, which is kept; the file must not be there yet. Without it, a
+    /// file in a temporary folder below the current one, which is deleted. WINDLASS_STORE does not count.
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// How many jobs are measured [default: 1_000 for latency, 100_000 for the others].
+    #[arg(long, value_name = "N", value_parser = number::within(1..=JOBS_MAX))]
+    jobs: Option<u64>,
+    /// How many callers or workers at the same time [default: 32 for enqueue, 1 for latency, 2 for the others].
+    #[arg(long, value_name = "N", value_parser = number::within(1..=1024))]
+    concurrency: Option<u64>,
+    /// First put in this many finished jobs, which are not timed.
+    #[arg(long, value_name = "N", default_value = "0", value_parser = number::within(0..=JOBS_MAX))]
+    history: u64,
+    /// For drain: this many more ready jobs, which stay behind.
+    #[arg(long, value_name = "N", default_value = "0", value_parser = number::within(0..=JOBS_MAX))]
+    backlog: u64,
+    /// How often all of it is done, each time with a new database.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = number::within(1..=1000))]
+    runs: u64,
+    /// Measure in each run the database's own limit too: a bare loop of prepared statements on the same disk.
+    #[arg(long)]
+    yardstick: bool,
+}
+
+/// What can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Workload {
+    /// Enqueue jobs one by one, from many callers.
+    Enqueue,
+    /// Enqueue jobs in batches of 1,000.
+    EnqueueBulk,
+    /// Claim, start and settle jobs that are ready, in batches of 500.
+    Drain,
+    /// Enqueue 100 jobs a second, and see how soon each one starts.
+    Latency,
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Workload::Enqueue => "enqueue",
+            Workload::EnqueueBulk => "enqueue-bulk",
+            Workload::Drain => "drain",
+            Workload::Latency => "latency",
+        })
+    }
+}
+
+/// What is to be done, with every default filled in.
+pub(super) struct Plan {
+    pub(super) workload: Workload,
+    pub(super) jobs: u64,
+    pub(super) concurrency: u64,
+    pub(super) history: u64,
+    pub(super) backlog: u64,
+    pub(super) runs: u64,
+    pub(super) yardstick: Option<yardstick::Kind>,
+}
+
+impl Bench {
+    pub(super) fn store(&self) -> Option<&str> {
+        self.store.as_deref()
+    }
+
+    /// Fills in the defaults, and refuses what does not go together.
+    pub(super) fn plan(&self) -> Result<Plan, Error> {
+        let workload = self.workload;
+        if self.backlog > 0 && workload != Workload::Drain {
+            let why =
+                format!("--backlog is for drain, not for {workload}.\nTry --history instead.");
+            return Err(Error::Usage(why));
+        }
+        let (jobs, concurrency, yardstick) = match workload {
+            Workload::Enqueue => (100_000, 32, Some(yardstick::Kind::Insert { per_commit: 1 })),
+            Workload::EnqueueBulk => {
+                (100_000, 2, Some(yardstick::Kind::Insert { per_commit: 1000 }))
+            }
+            Workload::Drain => (100_000, 2, Some(yardstick::Kind::Drain)),
+            Workload::Latency => (1_000, 1, None),
+        };
+        if self.yardstick && yardstick.is_none() {
+            let why =
+                format!("{workload} has no yardstick: its pace is given.\nLeave out --yardstick.");
+            return Err(Error::Usage(why));
+        }
+        Ok(Plan {
+            workload,
+            jobs: self.jobs.unwrap_or(jobs),
+            concurrency: self.concurrency.unwrap_or(concurrency),
+            history: self.history,
+            backlog: self.backlog,
+            runs: self.runs,
+            yardstick: yardstick.filter(|_| self.yardstick),
+        })
+    }
+}

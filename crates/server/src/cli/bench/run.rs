@@ -1,0 +1,89 @@
+//! One run: prepare, measure, close, and look at what it left on the disk.
+
+use std::{path::Path, time::Duration};
+
+use super::{
+    bulk, drain, enqueue,
+    error::Error,
+    latency,
+    load::Load,
+    measure::{self, Meter},
+    options::{Plan, Workload},
+    place::size_bytes,
+    progress::Progress,
+    rig::Rig,
+    times::Times,
+};
+
+/// How many callers or workers prepare. One makes a batch while another's is written.
+const PREPARING: u64 = 2;
+
+/// What a run came to.
+pub(super) struct Measured {
+    pub(super) took: Duration,
+    pub(super) cpu: Duration,
+    pub(super) commits: u64,
+    pub(super) times: Times,
+    /// By how much the database grew, from before the measured jobs were put in to after the store was
+    /// closed.
+    pub(super) grown_bytes: u64,
+    pub(super) peak_rss_bytes: Option<u64>,
+}
+
+pub(super) async fn run(
+    plan: &Plan,
+    database: &Path,
+    progress: &Progress,
+) -> Result<Measured, Error> {
+    measure::forget_peak();
+    let rig = Rig::open(database)?;
+    let prepared = prepare(plan, &rig, progress).await;
+    close(rig, prepared).await?;
+    // Both sizes are those of a store that was closed, so neither has a log beside it.
+    let before = size_bytes(database);
+    let rig = Rig::open(database)?;
+    let measured = measure(plan, &rig, progress).await;
+    let measured = close(rig, measured).await?;
+    let grown_bytes = size_bytes(database).saturating_sub(before);
+    Ok(Measured { grown_bytes, ..measured })
+}
+
+/// Closes the store, whatever came before. What came before is what is told.
+async fn close<T>(rig: Rig, result: Result<T, Error>) -> Result<T, Error> {
+    let closed = rig.close().await;
+    let result = result?;
+    closed.map(|()| result)
+}
+
+/// Finished jobs, and those that stay behind.
+async fn prepare(plan: &Plan, rig: &Rig, progress: &Progress) -> Result<(), Error> {
+    let load = |jobs| Load::new(rig.handle(), progress.clone(), jobs);
+    progress.begin("putting in the history", plan.history);
+    bulk::run(&load(plan.history), PREPARING).await?;
+    progress.begin("finishing the history", plan.history);
+    drain::run(&load(plan.history), PREPARING).await?;
+    progress.begin("putting in the backlog", plan.backlog);
+    bulk::run(&load(plan.backlog), PREPARING).await?;
+    Ok(())
+}
+
+async fn measure(plan: &Plan, rig: &Rig, progress: &Progress) -> Result<Measured, Error> {
+    let load = || Load::new(rig.handle(), progress.clone(), plan.jobs);
+    if plan.workload == Workload::Drain {
+        // Whatever is oldest is drained, and as many stay behind as the backlog has: all are alike.
+        progress.begin("putting in the jobs", plan.jobs);
+        bulk::run(&load(), PREPARING).await?;
+    }
+    progress.begin("measuring", plan.jobs);
+    let (load, before, meter) = (load(), rig.commits(), Meter::start());
+    let times = match plan.workload {
+        Workload::Enqueue => enqueue::run(&load, plan.concurrency).await?,
+        Workload::EnqueueBulk => bulk::run(&load, plan.concurrency).await?,
+        Workload::Drain => drain::run(&load, plan.concurrency).await?,
+        Workload::Latency => latency::run(&load, plan.jobs, plan.concurrency).await?,
+    };
+    let (took, cpu) = meter.read();
+    let commits = rig.commits() - before;
+    let peak_rss_bytes = measure::peak_rss_bytes();
+    Ok(Measured { took, cpu, commits, times, grown_bytes: 0, peak_rss_bytes })
+}

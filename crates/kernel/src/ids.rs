@@ -110,6 +110,10 @@ impl DlqId {
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 /// The 26 digits of an id. By hand: ids are written far too often for the formatting machinery.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "each part is masked or shifted to what is kept"
+)]
 fn base32(bits: u128) -> [u8; 26] {
     let digit = |bits: u64, place: usize| ALPHABET[(bits >> (place * 5)) as usize & 31];
     // In parts that fit a register: two digits, twelve and twelve.
@@ -130,9 +134,9 @@ fn as_text(digits: &[u8]) -> &str {
 /// The value of each digit, by its character; 255 for what is none.
 const VALUES: [u8; 256] = {
     let mut values = [255; 256];
-    let mut value = 0;
+    let mut value: u8 = 0;
     while value < 32 {
-        values[ALPHABET[value] as usize] = value as u8;
+        values[ALPHABET[value as usize] as usize] = value;
         value += 1;
     }
     values

@@ -28,7 +28,7 @@ pub(super) struct Counted {
 }
 
 impl Store for Counted {
-    fn commit(&self, writes: Vec<Write>) -> StoreFuture<'_, Replies> {
+    fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {
         Box::pin(async move {
             let replies = self.store.commit(writes).await?;
             self.commits.0.fetch_add(1, Ordering::Relaxed);

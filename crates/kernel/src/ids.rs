@@ -3,7 +3,11 @@
 //! Ids are made outside (from time and randomness) and come in as values. Text is bounded and free of
 //! control characters, so every name can be stored, logged and shown as it is.
 
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{
+    fmt,
+    str::FromStr,
+    sync::{Arc, LazyLock},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -335,7 +339,12 @@ fn unhex(digit: u8) -> Option<u8> {
 impl IdempotencyKey {
     /// The key of an enqueue that was given none: the id of its job.
     pub fn of_job(job_id: JobId) -> Self {
-        Self(as_text(&job_id.text()).into())
+        Self(TaskId::of_job(job_id).0)
+    }
+
+    /// The key of an enqueue that was given neither key nor task: the same id, and the same text.
+    pub fn of_own_task(task_id: &TaskId) -> Self {
+        Self(task_id.0.clone())
     }
 }
 
@@ -345,7 +354,9 @@ impl IdempotencyScope {
 
     /// Where the keys of enqueues without a key live, so that no caller's key can meet a job id.
     pub fn own_id() -> Self {
-        Self("_job".into())
+        static OWN_ID: LazyLock<IdempotencyScope> =
+            LazyLock::new(|| IdempotencyScope("_job".into()));
+        OWN_ID.clone()
     }
 
     /// Is it where the keys of enqueues without a key live?

@@ -14,8 +14,8 @@ use std::{
 use crate::{IdMap, IdSet};
 use windlass_kernel::{
     Answer, Approval, Current, DeadLetter, DlqId, Event, FollowUp, IdempotencyKey,
-    IdempotencyScope, Job, JobId, Kind, NewPayload, Op, Payload, Queue, Refusal, State, Task,
-    TaskId, TenantId, Timestamp, TraceId, Transition, WorkerId, decide, ids::ClaimId, ops,
+    IdempotencyScope, Job, JobId, Kind, NewPayload, Op, Payload, Queue, Refusal, Task, TaskId,
+    TenantId, Timestamp, TraceId, Transition, WorkerId, decide, ids::ClaimId, ops,
 };
 
 /// One thing to be written.
@@ -171,8 +171,9 @@ pub struct WorkingSet {
 pub struct Row {
     /// The job as it stands now.
     pub job: Arc<Job>,
+    /// The job as it was before this commit, if the commit changed it.
+    pub before: Option<Arc<Job>>,
     is_new: bool,
-    changed: bool,
 }
 
 /// Everything that a commit has to save.
@@ -182,8 +183,6 @@ pub struct Changes {
     pub created: Vec<(JobId, NewPayload)>,
     /// Jobs that were there and changed, in the order of their first change.
     pub updated: Vec<JobId>,
-    /// Those of them that ran before this commit, and did nothing in it but succeed.
-    pub completed: IdSet,
     /// Events in order, by tenant.
     pub events: BTreeMap<TenantId, Vec<Event>>,
     /// What handlers gave back.
@@ -222,7 +221,7 @@ impl WorkingSet {
 
     /// Adds a job that was loaded.
     pub fn add_job(&mut self, job: impl Into<Arc<Job>>) {
-        self.add_row(Row { job: job.into(), is_new: false, changed: false });
+        self.add_row(Row { job: job.into(), before: None, is_new: false });
     }
 
     fn add_row(&mut self, row: Row) {
@@ -333,14 +332,11 @@ impl WorkingSet {
         self.changes.follow_ups.extend(follow_ups);
         if let Some(payload) = transition.payload {
             self.changes.created.push((id, payload));
-            self.add_row(Row { job: job.into(), is_new: true, changed: false });
+            self.add_row(Row { job: job.into(), before: None, is_new: true });
         } else if let Some(row) = self.jobs.get_mut(&id) {
-            if !row.is_new && !row.changed && *row.job != job {
-                row.changed = true;
+            if !row.is_new && row.before.is_none() && *row.job != job {
+                row.before = Some(row.job.clone());
                 self.changes.updated.push(id);
-                if row.job.state == State::Running && job.state == State::Succeeded {
-                    self.changes.completed.insert(id);
-                }
             }
             // A task is free again when its job has ended. A job that named none is a task too.
             if job.state.is_end() && !self.tasks.is_empty() {

@@ -369,11 +369,17 @@ fn spec_of(row: &Row<'_>, id: JobId, names: &impl Lookup) -> SqlResult<(Spec, i6
         ValueRef::Blob(_) => Some(TaskId::of_job(JobId::from_u128(u128_of(row, 17)?))),
         _ => Some(text_of(row, 17)?),
     };
-    let is_own_key = row.get_ref(19)? == ValueRef::Null;
+    let task_given = task_id.is_some();
+    let task_id = task_id.unwrap_or_else(|| TaskId::of_job(id));
+    let (idempotency_scope, idempotency_key) = match row.get_ref(19)? {
+        ValueRef::Null if task_given => (IdempotencyScope::own_id(), IdempotencyKey::of_job(id)),
+        ValueRef::Null => (IdempotencyScope::own_id(), IdempotencyKey::of_own_task(&task_id)),
+        _ => (text_of(row, 18)?, text_of(row, 19)?),
+    };
     let spec = Spec {
         tenant: group.tenant,
-        task_given: task_id.is_some(),
-        task_id: task_id.unwrap_or_else(|| TaskId::of_job(id)),
+        task_id,
+        task_given,
         kind: group.kind,
         queue: group.queue,
         priority: priority.ok_or_else(|| unreadable(5, "it is no rank".to_owned()))?,
@@ -387,14 +393,8 @@ fn spec_of(row: &Row<'_>, id: JobId, names: &impl Lookup) -> SqlResult<(Spec, i6
         max_retries: row.get(9)?,
         retry: options.retry.unwrap_or_default(),
         max_interruptions: options.max_interruptions.unwrap_or(NewJob::MAX_INTERRUPTIONS_DEFAULT),
-        idempotency_scope: match is_own_key {
-            true => IdempotencyScope::own_id(),
-            false => text_of(row, 18)?,
-        },
-        idempotency_key: match is_own_key {
-            true => IdempotencyKey::of_job(id),
-            false => text_of(row, 19)?,
-        },
+        idempotency_scope,
+        idempotency_key,
         payload_digest: Digest::from_bytes(row.get(20)?),
         tags: options.tags,
         trace_id: match row.get_ref(21)? {

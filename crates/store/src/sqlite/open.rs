@@ -152,6 +152,8 @@ fn set_up(connection: &Connection) -> SqlResult<()> {
     connection.pragma_update(None, "cache_size", -64 * 1024)?;
     connection.pragma_update(None, "temp_store", "memory")?;
     connection.set_prepared_statement_cache_capacity(128);
+    // Without it SQLite prepares a statement anew whenever the number of a bound LIMIT changes.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())
 }
 

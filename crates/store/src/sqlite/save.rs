@@ -202,10 +202,10 @@ const UPDATE: &str = "
         lease = ?12, rest = ?13, history = ?14, group_id = ?15
     WHERE seq = ?1";
 
-/// The usual end of a job: it succeeds, and nothing but this changes.
-const COMPLETE: &str = "
-    UPDATE jobs SET state = 'succeeded', version = ?2, updated_at = ?3, timer_at = NULL,
-        lease_session = NULL, lease = ?4, rest = NULL, history = ?5
+/// The usual way of a job: it is claimed, it starts, it succeeds. What it sets stands in few indexes.
+const MOVE: &str = "
+    UPDATE jobs SET state = ?2, version = ?3, epoch = ?4, updated_at = ?5, started_at = ?6,
+        lease_session = ?7, lease = ?8, rest = ?9, history = ?10
     WHERE seq = ?1";
 
 /// A job that fails gets its dead letter first. Apart from the rest, because a statement that sets a
@@ -223,11 +223,13 @@ fn update_jobs(
     names: &mut Names,
 ) -> SqlResult<()> {
     let mut update = connection.prepare_cached(UPDATE)?;
-    let mut complete = connection.prepare_cached(COMPLETE)?;
+    let mut narrow = connection.prepare_cached(MOVE)?;
     for id in &changes.updated {
-        let (job, place) = (&rows[id].job, places.get_mut(id).expect("it was loaded"));
+        let (row, place) = (&rows[id], places.get_mut(id).expect("it was loaded"));
+        let job = &row.job;
         move_older_log_ids(connection, place)?;
-        if changes.completed.contains(id) && complete_job(&mut complete, job, place)? {
+        if row.before.as_ref().is_some_and(|before| only_moves(before, job)) {
+            move_job(&mut narrow, job, place, session_of(job, names))?;
             continue;
         }
         if let Some(dlq_id) = job.dlq_id {
@@ -240,19 +242,33 @@ fn update_jobs(
     Ok(())
 }
 
-/// Saves a job that did nothing in this commit but succeed, if its row has nothing unusual.
-fn complete_job(complete: &mut CachedStatement<'_>, job: &Job, place: &Place) -> SqlResult<bool> {
-    if Rest::of(job).is_some() {
-        return Ok(false);
-    }
-    complete.execute(params![
+/// Is all that changed in what [`MOVE`] sets?
+fn only_moves(before: &Job, job: &Job) -> bool {
+    let rest = |job: &Job| {
+        (job.attempt, job.retry_count, job.next_retry_at, job.dlq_id, job.is_isolated())
+    };
+    rest(before) == rest(job) && timer_at(before) == timer_at(job)
+}
+
+fn move_job(
+    narrow: &mut CachedStatement<'_>,
+    job: &Job,
+    place: &Place,
+    session: Option<i64>,
+) -> SqlResult<()> {
+    narrow.execute(params![
         place.seq,
+        job.state.as_str(),
         job.version,
+        job.epoch.get(),
         job.updated_at.as_micros(),
+        job.started_at.map(Timestamp::as_micros),
+        session,
         LeaseColumn::of(job, place.lease_seen).bytes(),
+        Rest::of(job).map(|rest| json(&rest)),
         place.history.bytes(),
     ])?;
-    Ok(true)
+    Ok(())
 }
 
 fn update_job(

@@ -51,6 +51,20 @@ fn a_byte_that_was_changed_is_found() {
 }
 
 #[test]
+fn a_row_of_the_inbox_that_was_set_aside_is_no_reason_to_restore_a_backup() {
+    let (_folder, path) = database();
+    let sql =
+        "INSERT INTO inbox_set_aside (found_at, why, op) VALUES (5, 'op: it is no JSON', 'x')";
+    let shell = windlass_store::rusqlite::Connection::open(&path).unwrap();
+    shell.execute(sql, []).unwrap();
+    let run = doctor(&format!("sqlite:{}", path.display()), &["--deep"]);
+    assert_eq!(run.status.code(), Some(1), "{}", text(&run.stderr));
+    let said = text(&run.stdout);
+    assert!(said.contains("could not be promoted: op: it is no JSON"), "{said}");
+    assert!(said.contains("All else holds.") && !said.contains("backup"), "{said}");
+}
+
+#[test]
 fn what_is_no_database_is_told_apart() {
     let (folder, _path) = database();
     let missing = format!("sqlite:{}", folder.path().join("none.db").display());

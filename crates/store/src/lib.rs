@@ -11,6 +11,7 @@ pub mod check;
 pub mod commit;
 mod error;
 mod id_map;
+mod inbox;
 mod log;
 mod migrate;
 pub mod read;
@@ -23,7 +24,10 @@ pub use commit::{ClaimMany, Granted, Reply, Write};
 pub use error::{Error, Owner};
 pub use id_map::{IdMap, IdSet};
 pub use log::spec_digest;
-use read::{Cursor, FeedEvent, JobFilter, LetterFilter, OldestReady, Output, Page, SessionView};
+use read::{
+    Cursor, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page, SessionView,
+};
+pub use rusqlite;
 use windlass_kernel::{Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId};
 
 /// A future that a store gives back.
@@ -35,6 +39,8 @@ pub type Replies = Vec<Result<Reply, windlass_kernel::Refusal>>;
 /// A place where jobs are kept.
 pub trait Store: Send + Sync {
     /// Writes a batch in one transaction. When it answers, the answers are durable.
+    ///
+    /// What users have put into the inbox comes first, also with a batch that is empty.
     fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies>;
 
     /// A job as it stands.
@@ -75,6 +81,9 @@ pub trait Store: Send + Sync {
 
     /// Events after a number, in the order of the store, from at most so many commits.
     fn feed(&self, after: u64, rows: u32) -> StoreFuture<'_, Vec<FeedEvent>>;
+
+    /// What became of an enqueue of a user's own transaction that made no job, by the id that was given.
+    fn inbox_result(&self, id: JobId) -> StoreFuture<'_, Option<InboxResult>>;
 
     /// How many jobs there are, by queue and state.
     fn counts(&self) -> StoreFuture<'_, Vec<(String, String, u64)>>;

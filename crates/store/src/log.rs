@@ -3,6 +3,8 @@
 //! A log row holds all events of one commit for one tenant, and their common time. A line has what the
 //! event has, but for the spec in a creation: that stands in the job's row, which never changes it, and
 //! the line has its digest. Lines of one job form a chain of hashes.
+//!
+//! A line of the inbox (`inbox::ResultLine`) is an object. It speaks of no job and is in no chain.
 
 use std::sync::Arc;
 

@@ -1,6 +1,9 @@
 //! What a store tells when it is asked: values that reads give back.
 
-use windlass_kernel::{Job, Kind, LetterState, Queue, State, Tag, TenantId, Timestamp, WorkerId};
+use serde::Serialize;
+use windlass_kernel::{
+    Job, JobId, Kind, LetterState, Queue, State, Tag, TenantId, Timestamp, WorkerId,
+};
 
 /// Which jobs are asked for. Whatever is not named does not matter.
 #[derive(Clone, Debug)]
@@ -132,6 +135,63 @@ pub struct FeedEvent {
     pub tenant: TenantId,
     /// When it happened.
     pub at: Timestamp,
-    /// The event as the log keeps it.
+    /// The event as the log keeps it: an array, if it is part of a job's history; an object, if it tells
+    /// what became of an enqueue of a user's own transaction that made no job.
     pub line: String,
+}
+
+/// What became of an enqueue of a user's own transaction that made no job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InboxResult {
+    /// The number of the event that tells it.
+    pub event: u64,
+    /// The id that the user was given.
+    pub job_id: JobId,
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// When the user asked.
+    pub asked_at: Timestamp,
+    /// When it was decided.
+    pub at: Timestamp,
+    /// What became of it.
+    pub outcome: InboxOutcome,
+    /// The job that the request means, or that stands in its way.
+    pub existing: Option<JobId>,
+    /// The code of the refusal; none for a hit.
+    pub code: Option<String>,
+    /// The refusal in a sentence; none for a hit.
+    pub why: Option<String>,
+    /// What was asked for, but for its payload, as it stood in the inbox; none for a hit.
+    pub request: Option<String>,
+    /// The payload, byte for byte; none for a hit.
+    pub payload: Option<String>,
+}
+
+/// How an enqueue of a user's own transaction ended without a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InboxOutcome {
+    /// Its key is known, and it asked for the same: the existing job is the one that it means.
+    Hit,
+    /// Its key is known, and it asked for something else.
+    Conflict,
+    /// The rules say no for another reason.
+    Refused,
+}
+
+impl InboxOutcome {
+    /// Its word in rows and events.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            InboxOutcome::Hit => "hit",
+            InboxOutcome::Conflict => "conflict",
+            InboxOutcome::Refused => "refused",
+        }
+    }
+
+    /// The outcome of this word.
+    pub fn parse(word: &str) -> Option<Self> {
+        let all = [InboxOutcome::Hit, InboxOutcome::Conflict, InboxOutcome::Refused];
+        all.into_iter().find(|outcome| outcome.as_str() == word)
+    }
 }

@@ -4,6 +4,8 @@
 
 #[path = "check/history_bugs.rs"]
 mod history_bugs;
+#[path = "check/inbox_bugs.rs"]
+mod inbox_bugs;
 #[path = "check/plant.rs"]
 mod plant;
 #[path = "check/rich.rs"]

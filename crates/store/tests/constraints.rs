@@ -426,3 +426,104 @@ fn types_are_kept_and_what_is_needed_is_there() {
         ),
     ]);
 }
+
+/// A row of the inbox's results: outcome, existing, code, why, op, payload.
+macro_rules! result {
+    ($id:literal, $outcome:literal, $rest:literal) => {
+        concat!(
+            "INSERT INTO inbox_results VALUES (1, ",
+            $id,
+            ", 'acme', 5, 5, '",
+            $outcome,
+            "', ",
+            $rest,
+            ")"
+        )
+    };
+}
+
+#[test]
+fn what_made_no_job_is_kept_with_its_reason() {
+    let refused = result!("zeroblob(16)", "refused", "NULL, 'CODE', 'why', '{}', '{}'");
+    let hit = result!("zeroblob(16)", "hit", "zeroblob(16), NULL, NULL, NULL, NULL");
+    let conflict = result!("zeroblob(16)", "conflict", "zeroblob(16), 'CODE', 'why', '{}', '{}'");
+    check(&[
+        (
+            "an id in the inbox has sixteen bytes",
+            "INSERT INTO inbox VALUES (1, x'01', 'acme', 5, '{}', '{}')",
+            "INSERT INTO inbox VALUES (1, zeroblob(16), 'acme', 5, '{}', '{}')",
+        ),
+        (
+            "an enqueue in the inbox has a payload",
+            "INSERT INTO inbox VALUES (1, zeroblob(16), 'acme', 5, '{}', NULL)",
+            "INSERT INTO inbox VALUES (1, zeroblob(16), 'acme', 5, '{}', 'x')",
+        ),
+        (
+            "a place in the inbox is taken once, an id may come again",
+            "INSERT INTO inbox VALUES (1, zeroblob(16), 'acme', 5, '{}', '{}');
+             INSERT INTO inbox VALUES (1, zeroblob(16), 'acme', 5, '{}', '{}')",
+            "INSERT INTO inbox VALUES (1, zeroblob(16), 'acme', 5, '{}', '{}');
+             INSERT INTO inbox VALUES (2, zeroblob(16), 'acme', 5, '{}', '{}')",
+        ),
+        (
+            "an id that was given has sixteen bytes",
+            result!("x'01'", "refused", "NULL, 'CODE', 'why', '{}', '{}'"),
+            refused,
+        ),
+        (
+            "an outcome is one that we know",
+            result!("zeroblob(16)", "lost", "NULL, 'CODE', 'why', '{}', '{}'"),
+            refused,
+        ),
+        ("a hit has a job", result!("zeroblob(16)", "hit", "NULL, NULL, NULL, NULL, NULL"), hit),
+        (
+            "a conflict has a job",
+            result!("zeroblob(16)", "conflict", "NULL, 'CODE', 'why', '{}', '{}'"),
+            conflict,
+        ),
+        (
+            "the id of that job has sixteen bytes",
+            result!("zeroblob(16)", "hit", "x'01', NULL, NULL, NULL, NULL"),
+            hit,
+        ),
+        (
+            "a hit has no code",
+            result!("zeroblob(16)", "hit", "zeroblob(16), 'CODE', NULL, NULL, NULL"),
+            hit,
+        ),
+        (
+            "a refusal has a code",
+            result!("zeroblob(16)", "refused", "NULL, NULL, 'why', '{}', '{}'"),
+            refused,
+        ),
+        (
+            "a refusal says why",
+            result!("zeroblob(16)", "refused", "NULL, 'CODE', NULL, '{}', '{}'"),
+            refused,
+        ),
+        (
+            "a refused request is kept",
+            result!("zeroblob(16)", "refused", "NULL, 'CODE', 'why', NULL, '{}'"),
+            refused,
+        ),
+        (
+            "the payload of a conflict is kept",
+            result!("zeroblob(16)", "conflict", "zeroblob(16), 'CODE', 'why', '{}', NULL"),
+            conflict,
+        ),
+        (
+            "one event, one result",
+            concat!(
+                result!("zeroblob(16)", "refused", "NULL, 'CODE', 'why', '{}', '{}'"),
+                ";",
+                result!("zeroblob(16)", "refused", "NULL, 'CODE', 'why', '{}', '{}'")
+            ),
+            refused,
+        ),
+        (
+            "what is set aside says why",
+            "INSERT INTO inbox_set_aside (found_at, why, op) VALUES (5, NULL, x'00')",
+            "INSERT INTO inbox_set_aside (found_at, why, op) VALUES (5, 'no JSON', x'00')",
+        ),
+    ]);
+}

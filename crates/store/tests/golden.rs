@@ -7,7 +7,6 @@
 mod common;
 
 use std::{
-    collections::BTreeMap,
     env, fs,
     path::{Path, PathBuf},
     time::Duration,
@@ -15,15 +14,16 @@ use std::{
 
 use common::*;
 use windlass_kernel::{
-    By, DlqId, IdempotencyKey, IdempotencyScope, Jitter, JobId, State, TaskId,
+    By, DlqId, IdempotencyKey, IdempotencyScope, Jitter, JobId, RetryPolicy, State, Tag, TaskId,
+    Timestamp, TraceId,
     ids::CorrelationKey,
-    job::{Priority, Wait, WaitOn},
+    job::{Priority, ScheduleType, Wait, WaitOn},
     ops::{
-        Discard, Expire, Expiry, Idempotency, NewJob, NewTask, Outcome, Promote, PromoteWhen,
-        Release, WaitFor, Wake, WakeBy,
+        Discard, Expire, Expiry, Fingerprint, Idempotency, NewJob, NewTask, Outcome, Promote,
+        PromoteWhen, Release, WaitFor, Wake, WakeBy,
     },
 };
-use windlass_store::{Store, Write};
+use windlass_store::{Store, Write, read::InboxOutcome, sqlite};
 
 /// The newest migration.
 const NEWEST: u32 = 1;
@@ -33,7 +33,7 @@ fn golden(version: u32) -> PathBuf {
 }
 
 /// The jobs of a golden database, and where each of them stands.
-const JOBS: [(u128, State); 11] = [
+const JOBS: [(u128, State); 12] = [
     (1, State::Queued),
     (2, State::Scheduled),
     (3, State::Running),
@@ -45,6 +45,8 @@ const JOBS: [(u128, State); 11] = [
     (9, State::Cancelled),
     (10, State::Dispatched),
     (11, State::Interrupted),
+    // It waits in the inbox, in the form of that version.
+    (12, State::Queued),
 ];
 
 /// Makes the database of the newest schema, if it is to be made.
@@ -60,18 +62,15 @@ fn bless() {
     assert_eq!(version, Ok(NEWEST), "NEWEST is not the newest");
 }
 
-/// One job in each state that a job can be left in.
+/// One job in each state that a job can be left in, and what users left in the inbox.
 fn make(path: &Path) {
     let test = TestStore::open(path).unwrap();
     test.pass(Duration::from_secs(1));
     let queued = NewJob {
         priority: Priority(500),
-        idempotency: Idempotency::Key {
-            scope: IdempotencyScope::new("orders").unwrap(),
-            key: IdempotencyKey::new("order-1").unwrap(),
-        },
         task: Some(NewTask { task_id: TaskId::new("invoice-1").unwrap(), may_rerun: true }),
-        ..with_payload("{\"big\": 3544790567247868102,  \"spaced\": true}")
+        payload: payload("{\"big\": 3544790567247868102,  \"spaced\": true}"),
+        ..with_order_key()
     };
     test.enqueue(1, queued);
     let at = test.now().plus(Duration::from_secs(3600));
@@ -104,6 +103,52 @@ fn make(path: &Path) {
     let mut slow = wanted("w2", 2, 1);
     slow.start = false;
     test.write(Write::Claim(slow)).unwrap();
+    put(path, 13, NewJob { payload: payload("[ 13 ]"), ..with_order_key() });
+    assert_eq!(test.wait(test.store.inbox_result(id(13))).unwrap().existing, Some(id(1)));
+    drop(test);
+    put(path, 12, with_everything());
+}
+
+/// Enqueues in a transaction of a user.
+fn put(path: &Path, number: u128, new: NewJob) {
+    let mut user = rusqlite::Connection::open(path).unwrap();
+    let transaction = user.transaction().unwrap();
+    let op = enqueue(number, new);
+    sqlite::enqueue_in(&transaction, &op, Timestamp::from_micros(START + 2_000_000)).unwrap();
+    transaction.commit().unwrap();
+}
+
+fn with_order_key() -> NewJob {
+    NewJob {
+        idempotency: Idempotency::Key {
+            scope: IdempotencyScope::new("orders").unwrap(),
+            key: IdempotencyKey::new("order-1").unwrap(),
+        },
+        ..plain()
+    }
+}
+
+/// A job with something unusual in every field that a row of the inbox has.
+fn with_everything() -> NewJob {
+    let at = |days: u64| Timestamp::from_micros(START).plus(Duration::from_secs(86_400 * days));
+    NewJob {
+        priority: Priority(-7),
+        schedule_type: ScheduleType::Every,
+        scheduled_at: Some(Timestamp::from_micros(START)),
+        timeout: Some(Duration::from_millis(1_500)),
+        heartbeat_timeout: Some(Duration::from_secs(20)),
+        schedule_to_start: Some(Duration::from_secs(86_400)),
+        deadline_at: Some(at(365 * 500)),
+        max_retries: 9,
+        retry: RetryPolicy { base: Duration::from_secs(2), max_backoff: Duration::from_secs(99) },
+        max_interruptions: 8,
+        idempotency: Idempotency::Run { key: IdempotencyKey::new("run-12").unwrap() },
+        task: Some(NewTask { task_id: TaskId::new("task-12").unwrap(), may_rerun: true }),
+        tags: vec![Tag::new("blue").unwrap()],
+        trace_id: Some(TraceId::new("trace-12").unwrap()),
+        parent: Some(JobId::from_u128(3)),
+        ..with_payload("[ 12 ]")
+    }
 }
 
 fn expire(test: &TestStore, job_id: JobId, what: Expiry) {
@@ -132,9 +177,6 @@ fn every_golden_database_is_read_and_finished() {
 
 /// Everything in it can be read, and says what it said.
 fn check_read(test: &TestStore) {
-    let counts = test.wait(test.store.counts());
-    let counts: BTreeMap<&str, u64> = counts.iter().map(|it| (&*it.1, it.2)).collect();
-    assert_eq!(counts.len(), JOBS.len());
     for (number, state) in JOBS {
         let id = JobId::from_u128(number);
         let job = test.job(id);
@@ -144,6 +186,17 @@ fn check_read(test: &TestStore) {
         let folded = windlass_kernel::fold(&events).unwrap();
         assert_eq!((folded.state, folded.settles), (job.state, job.settles), "job {number}");
     }
+    let counts = test.wait(test.store.counts());
+    assert_eq!(counts.iter().map(|it| it.2).sum::<u64>(), JOBS.len() as u64);
+    let waited = test.job(JobId::from_u128(12)).spec;
+    let asked = Fingerprint::of_request(&with_everything());
+    assert!(asked.differs_from(&Fingerprint::of_job(&waited)).is_empty());
+    assert_eq!((waited.trace_id.as_str(), waited.parent), ("trace-12", Some(JobId::from_u128(3))));
+    let conflict = test.wait(test.store.inbox_result(JobId::from_u128(13))).unwrap();
+    assert_eq!(
+        (conflict.outcome, conflict.payload.as_deref()),
+        (InboxOutcome::Conflict, Some("[ 13 ]"))
+    );
     let payload = |number| test.wait(test.store.payload(JobId::from_u128(number))).unwrap();
     assert_eq!(payload(1), "{\"big\": 3544790567247868102,  \"spaced\": true}");
     assert_eq!(payload(3).len(), 1002);
@@ -172,7 +225,7 @@ fn finish(test: &TestStore) {
     let granted = test.claim("w3", 3, 100);
     let mut ids: Vec<JobId> = granted.iter().map(|it| it.job.id).collect();
     ids.sort();
-    assert_eq!(ids, [1, 2, 3, 6, 7, 10, 11].map(id));
+    assert_eq!(ids, [1, 2, 3, 6, 7, 10, 11, 12].map(id));
     for granted in granted {
         test.op(settle(granted.job.id, granted.job.epoch, succeeded())).unwrap();
     }

@@ -57,8 +57,13 @@ impl Ids {
         (self.random)()
     }
 
+    /// The time by the clock that ids are made from.
+    pub fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+
     fn next_bits(&self) -> u128 {
-        version_7((self.clock)(), self.random())
+        version_7(self.now(), self.random())
     }
 }
 

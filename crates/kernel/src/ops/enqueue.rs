@@ -183,6 +183,11 @@ fn check_duration(field: &'static str, duration: Option<Duration>) -> Result<(),
 }
 
 impl Enqueue {
+    /// Refuses what nobody can mean, whatever is stored. Deciding asks the same, with the time it has then.
+    pub fn check(&self, now: Timestamp) -> Result<(), Refusal> {
+        self.new.check(now)
+    }
+
     /// Where its key is unique.
     pub fn scope(&self) -> IdempotencyScope {
         match &self.new.idempotency {
@@ -243,7 +248,7 @@ pub(super) fn decide(
     if let Some(known) = current.by_key {
         return known_key(known, op);
     }
-    op.new.check(now)?;
+    op.check(now)?;
     if current.new.is_some() {
         return Err(Refusal::JobExists { job_id: op.job_id });
     }

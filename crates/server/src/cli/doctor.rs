@@ -4,7 +4,11 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
 use serde::Serialize;
-use windlass_store::{Error, check::Report, sqlite};
+use windlass_store::{
+    Error,
+    check::{Report, Rule},
+    sqlite,
+};
 
 use super::{Output, exit, output};
 
@@ -73,6 +77,9 @@ fn tell(report: &Report, format: Output) -> ExitCode {
 fn advice(report: &Report) -> &'static str {
     if report.is_clean() {
         "Every rule holds.\n"
+    } else if report.violations.iter().all(|it| it.rule == Rule::InboxSetAside) {
+        "All else holds. Look at the rows in inbox_set_aside: put them back into inbox once the cause is gone, \
+         or delete them.\n"
     } else {
         "Stop what serves this file, keep a copy of it, and restore the last backup that is healthy.\n"
     }

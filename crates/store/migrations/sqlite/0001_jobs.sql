@@ -175,20 +175,65 @@ CREATE TABLE follow_ups (
     what   TEXT NOT NULL
 ) STRICT;
 
--- Single events, as people query them.
+-- Enqueues that users wrote in their own transactions, in the order of their commits, until the writer
+-- promotes them. Without a unique key, so that no user's transaction fails because of another's.
+CREATE TABLE inbox (
+    seq     INTEGER PRIMARY KEY,
+    job_id  BLOB    NOT NULL CHECK (length(job_id) = 16),
+    tenant  TEXT    NOT NULL,
+    at      INTEGER NOT NULL,
+    op      TEXT    NOT NULL,
+    payload TEXT    NOT NULL
+) STRICT;
+
+-- What became of those that made no job: the id that the user was given leads here.
+CREATE TABLE inbox_results (
+    -- The number of the event that tells it.
+    event    INTEGER PRIMARY KEY,
+    job_id   BLOB    NOT NULL CHECK (length(job_id) = 16),
+    tenant   TEXT    NOT NULL,
+    asked_at INTEGER NOT NULL,
+    at       INTEGER NOT NULL,
+    outcome  TEXT    NOT NULL CHECK (outcome = 'hit' OR outcome = 'conflict' OR outcome = 'refused'),
+    -- The job that stands in the way.
+    existing BLOB    CHECK (length(existing) = 16)
+        CHECK (existing IS NOT NULL OR outcome = 'refused'),
+    code     TEXT    CHECK ((code IS NULL) = (outcome = 'hit')),
+    why      TEXT    CHECK ((why IS NULL) = (outcome = 'hit')),
+    -- What was asked for, as it stood in the inbox. Of a hit the existing job has it.
+    op       TEXT    CHECK ((op IS NULL) = (outcome = 'hit')),
+    payload  TEXT    CHECK ((payload IS NULL) = (outcome = 'hit'))
+) STRICT;
+
+-- Serves the look-up by the id that was given.
+CREATE INDEX inbox_results_job ON inbox_results (job_id);
+
+-- Rows of the inbox that could not be promoted, as they were. Somebody has to look at them.
+CREATE TABLE inbox_set_aside (
+    id       INTEGER PRIMARY KEY,
+    found_at INTEGER NOT NULL,
+    why      TEXT    NOT NULL,
+    job_id   ANY,
+    tenant   ANY,
+    at       ANY,
+    op       ANY,
+    payload  ANY
+) STRICT;
+
+-- Single events, as people query them. What became of an enqueue that made no job is one of them.
 CREATE VIEW events AS
 SELECT log.id + line.key                  AS number,
        log.tenant                         AS tenant,
-       'job_' || (line.value ->> 0)       AS job_id,
+       coalesce('job_' || (line.value ->> 0), line.value ->> 'job_id') AS job_id,
        line.value ->> 1                   AS job_number,
        log.at                             AS at,
-       line.value ->> 2                   AS cause,
+       coalesce(line.value ->> 2, 'inbox_' || (line.value ->> 'inbox')) AS cause,
        line.value ->> 3                   AS from_state,
        line.value ->> 4                   AS to_state,
        line.value ->> 5                   AS attempt,
        line.value ->> 6                   AS retry_count,
        line.value ->> 7                   AS epoch,
-       line.value ->> 9                   AS actor,
-       line.value ->> 10                  AS trace_id,
-       line.value -> 11                   AS fact
+       coalesce(line.value ->> 9, line.value ->> 'actor')     AS actor,
+       coalesce(line.value ->> 10, line.value ->> 'trace_id') AS trace_id,
+       iif(line.type = 'object', line.value, line.value -> 11) AS fact
 FROM log, json_each(log.events) AS line;

@@ -1,8 +1,11 @@
 //! The log as a whole: numbers without a gap, times that never go back, lines that can be read.
 
-use windlass_kernel::{JobId, Timestamp};
+use windlass_kernel::Timestamp;
 
-use super::{Report, Rule, line, values::LogRow};
+use super::{
+    Report, Rule, inbox, line,
+    values::{LogRow, Spoken},
+};
 
 /// What is known of the log rows before.
 #[derive(Default)]
@@ -12,13 +15,10 @@ pub(crate) struct LogCheck {
 }
 
 impl LogCheck {
-    /// Checks the next row, and gives back its lines with the jobs they speak of.
-    pub(crate) fn check<'a>(
-        &mut self,
-        row: &LogRow<'a>,
-        report: &mut Report,
-    ) -> Vec<(JobId, &'a str)> {
+    /// Checks the next row, and gives back its lines with what they speak of.
+    pub(crate) fn check<'a>(&mut self, row: &LogRow<'a>, report: &mut Report) -> Spoken<'a> {
         report.log_rows += 1;
+        let mut spoken = Spoken { of_jobs: Vec::new(), of_inbox: Vec::new() };
         let expected = self.next_id.unwrap_or(1);
         if row.id != expected {
             let sentence = format!("log row {} follows where {expected} should be", row.id);
@@ -33,7 +33,7 @@ impl LogCheck {
             Ok(lines) => lines,
             Err(error) => {
                 report.add(Rule::Readable, format!("log row {}: {error}", row.id));
-                return Vec::new();
+                return spoken;
             }
         };
         if lines.len() as u64 != row.count {
@@ -42,10 +42,11 @@ impl LogCheck {
             report.add(Rule::LogContiguous, sentence);
         }
         report.events += lines.len() as u64;
-        let mut spoken = Vec::with_capacity(lines.len());
-        for text in lines.into_iter().map(serde_json::value::RawValue::get) {
+        let lines = lines.into_iter().map(serde_json::value::RawValue::get);
+        for (number, text) in (row.id..).zip(lines) {
             match line::job_of(text) {
-                Some(job) => spoken.push((job, text)),
+                Some(job) => spoken.of_jobs.push((job, text)),
+                None if inbox::is_line(text) => spoken.of_inbox.push((number, text)),
                 None => {
                     let sentence = format!("log row {} speaks of no job: {text}", row.id);
                     report.add(Rule::Readable, sentence);

@@ -6,13 +6,14 @@
 //! is put to the kernel, as a second opinion.
 //!
 //! The rules work on plain values and have no IO. A backend reads its tables in one snapshot and hands
-//! over log rows in their order, then each job with its lines, then keys, runs of tasks and dead letters,
-//! each sorted. So nothing here grows with the store but the list of what is wrong, and that has a bound.
+//! over log rows in their order, then each job with its lines, then keys, runs of tasks, dead letters and
+//! results of the inbox, each sorted. So nothing here grows with the store but the list of what is wrong, and that has a bound.
 //!
 //! A rule is silent where it cannot judge: a history with a hole is told as a hole, and not once more as
 //! a wrong chain, a wrong version and a wrong row.
 
 mod history;
+mod inbox;
 mod job;
 mod letter;
 mod line;
@@ -25,6 +26,7 @@ mod rule;
 mod task;
 pub(crate) mod values;
 
+pub(crate) use inbox::check as check_inbox;
 pub(crate) use job::check as check_job;
 pub(crate) use letter::check as check_letter;
 pub(crate) use log::LogCheck;

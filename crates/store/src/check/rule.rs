@@ -103,6 +103,13 @@ rules! {
     TwoPeople = "two_people",
     /// A letter that was requeued and the job that took over name each other.
     Requeued = "requeued",
+
+    /// An enqueue of a user's transaction that made no job is kept, and one event says what became of it.
+    InboxTold = "inbox_told",
+    /// What was promoted out of the inbox is no longer in it.
+    InboxOnce = "inbox_once",
+    /// No row of the inbox had to be set aside.
+    InboxSetAside = "inbox_set_aside",
 }
 
 impl fmt::Display for Rule {

@@ -47,6 +47,35 @@ impl fmt::Display for Line {
     }
 }
 
+/// What one log row says.
+pub(crate) struct Spoken<'a> {
+    /// Of jobs.
+    pub(crate) of_jobs: Vec<(JobId, &'a str)>,
+    /// Of the inbox, with the numbers of the events.
+    pub(crate) of_inbox: Vec<(u64, &'a str)>,
+}
+
+/// What became of an enqueue that made no job, and the line that tells it. One may be missing.
+pub(crate) struct InboxPair {
+    /// The number of the event.
+    pub(crate) event: u64,
+    pub(crate) row: Option<InboxRow>,
+    pub(crate) line: Option<Line>,
+}
+
+/// A result of the inbox.
+pub(crate) struct InboxRow {
+    pub(crate) job_id: JobId,
+    pub(crate) tenant: String,
+    pub(crate) at: Timestamp,
+    pub(crate) outcome: String,
+    pub(crate) existing: Option<JobId>,
+    pub(crate) code: Option<String>,
+    pub(crate) why: Option<String>,
+    /// Is what was asked for still there?
+    pub(crate) is_kept: bool,
+}
+
 /// A job's row: the job without its lease, and the columns beside it.
 pub(crate) struct JobRow {
     pub(crate) job: Job,

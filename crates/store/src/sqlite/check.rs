@@ -10,7 +10,9 @@ use std::path::Path;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row, Rows, params};
 use windlass_kernel::JobId;
 
-use self::rows::{JOBS, JobReader, LETTERS, group_of, key_of, letter_of, line_of, run_of};
+use self::rows::{
+    JOBS, JobReader, LETTERS, RESULTS, group_of, inbox_pair_of, key_of, letter_of, line_of, run_of,
+};
 use super::{
     SqlResult, classify,
     load::{TaskName, u128_of},
@@ -18,7 +20,7 @@ use super::{
 use crate::{
     Error,
     check::{
-        KeyCheck, LogCheck, Report, Rule, RunCheck, check_job, check_letter,
+        KeyCheck, LogCheck, Report, Rule, RunCheck, check_inbox, check_job, check_letter,
         values::{Line, LogRow, Places, Run},
     },
 };
@@ -53,7 +55,10 @@ fn check_all(connection: &Connection, report: &mut Report) -> SqlResult<()> {
     check_jobs(connection, &places, report)?;
     check_runs(connection, report)?;
     check_keys(connection, report)?;
-    check_letters(connection, report)
+    check_letters(connection, report)?;
+    check_results(connection, report)?;
+    check_waiting(connection, report)?;
+    check_set_aside(connection, report)
 }
 
 fn check_integrity(connection: &Connection, report: &mut Report) -> SqlResult<()> {
@@ -103,26 +108,34 @@ fn load_places(connection: &Connection) -> SqlResult<Places> {
 /// Tables of this connection alone.
 const SORTING: &str = "
     CREATE TEMP TABLE lines (job BLOB, log_id INTEGER, tenant TEXT, at INTEGER, line TEXT);
-    CREATE TEMP TABLE runs (job BLOB, tenant TEXT, task, first INTEGER, last INTEGER, ended INTEGER);";
+    CREATE TEMP TABLE runs (job BLOB, tenant TEXT, task, first INTEGER, last INTEGER, ended INTEGER);
+    CREATE TEMP TABLE told (event INTEGER PRIMARY KEY, log_id INTEGER, tenant TEXT, at INTEGER, line TEXT);";
 
 const LOG: &str = "SELECT id, tenant, at, count, events FROM log ORDER BY id";
+const SORT_TOLD: &str =
+    "INSERT INTO temp.told (event, log_id, tenant, at, line) VALUES (?1, ?2, ?3, ?4, ?5)";
 const SORT_LINE: &str =
     "INSERT INTO temp.lines (job, log_id, tenant, at, line) VALUES (?1, ?2, ?3, ?4, ?5)";
 
-/// Checks the log in its order, and puts its lines aside for their jobs.
+/// Checks the log in its order, and puts its lines aside for their jobs and for the inbox.
 fn sort_log(connection: &Connection, report: &mut Report) -> SqlResult<()> {
     let mut log = LogCheck::default();
     let mut statement = connection.prepare(LOG)?;
     let mut sort = connection.prepare(SORT_LINE)?;
+    let mut sort_told = connection.prepare(SORT_TOLD)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let at = super::load::time_of(row, 2)?;
         let events = row.get_ref(4)?.as_str()?;
         let log_row = LogRow { id: row.get(0)?, at, count: row.get(3)?, events };
         let tenant = row.get_ref(1)?.as_str()?;
-        for (job, line) in log.check(&log_row, report) {
+        let spoken = log.check(&log_row, report);
+        for (job, line) in spoken.of_jobs {
             let job = job.as_u128().to_be_bytes();
             sort.execute(params![job, log_row.id, tenant, at.as_micros(), line])?;
+        }
+        for (event, line) in spoken.of_inbox {
+            sort_told.execute(params![event, log_row.id, tenant, at.as_micros(), line])?;
         }
     }
     Ok(())
@@ -247,6 +260,45 @@ fn check_letters(connection: &Connection, report: &mut Report) -> SqlResult<()> 
         if let Some(letter) = readable(letter_of(connection, row), &told(row), report)? {
             check_letter(&letter, report);
         }
+    }
+    Ok(())
+}
+
+fn check_results(connection: &Connection, report: &mut Report) -> SqlResult<()> {
+    let mut statement = connection.prepare(RESULTS)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        if let Some(pair) = readable(inbox_pair_of(row), "a result of the inbox", report)? {
+            check_inbox(&pair, report);
+        }
+    }
+    Ok(())
+}
+
+const STILL_WAITING: &str = "
+    SELECT seq, hex(job_id) FROM inbox
+    WHERE job_id IN (SELECT id FROM jobs) OR job_id IN (SELECT job_id FROM inbox_results)";
+
+fn check_waiting(connection: &Connection, report: &mut Report) -> SqlResult<()> {
+    let mut statement = connection.prepare(STILL_WAITING)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let (seq, id): (i64, String) = (row.get(0)?, row.get(1)?);
+        let sentence = format!("row {seq} of the inbox waits, and its id {id} is taken already");
+        report.add(Rule::InboxOnce, sentence);
+    }
+    Ok(())
+}
+
+const SET_ASIDE: &str = "SELECT id, why FROM inbox_set_aside ORDER BY id";
+
+fn check_set_aside(connection: &Connection, report: &mut Report) -> SqlResult<()> {
+    let mut statement = connection.prepare(SET_ASIDE)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let (id, why): (i64, String) = (row.get(0)?, row.get(1)?);
+        let sentence = format!("row {id} of inbox_set_aside could not be promoted: {why}");
+        report.add(Rule::InboxSetAside, sentence);
     }
     Ok(())
 }

@@ -3,9 +3,13 @@
 //! One thread owns the only connection that writes (`writer`); a few other connections read
 //! (`readers`). The file is locked for as long as it is open (`lock`): a second process is refused
 //! and told who has it. A mark beside the file (`mark`) tells at the next start if something is gone.
+//!
+//! Other connections of the process may write to tables of their own, and to one of ours: the inbox. What
+//! they leave there the writer promotes (`inbox`), and a thread notices it (`wake`).
 
 mod check;
 mod claim;
+mod inbox;
 mod load;
 mod lock;
 mod mark;
@@ -15,19 +19,28 @@ mod packed;
 mod read;
 mod readers;
 mod save;
+mod wake;
 mod work;
 mod writer;
 
 use std::{path::PathBuf, sync::Arc};
 
-use rusqlite::{ErrorCode, ffi};
+use rusqlite::{Connection, ErrorCode, ffi};
 use windlass_kernel::{Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Timestamp};
 
-pub use self::check::check;
-use self::{lock::Lock, names::Stored, open::Opened, readers::Readers, writer::WriterThread};
+pub use self::{
+    check::check,
+    inbox::{EnqueueInError, enqueue_in},
+};
+use self::{
+    lock::Lock, names::Stored, open::Opened, readers::Readers, wake::Watch, writer::WriterThread,
+};
 use crate::{
     Error, Replies, Store, StoreFuture, Write,
-    read::{Cursor, FeedEvent, JobFilter, LetterFilter, OldestReady, Output, Page, SessionView},
+    read::{
+        Cursor, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
+        SessionView,
+    },
 };
 
 type SqlResult<T> = rusqlite::Result<T>;
@@ -50,6 +63,7 @@ pub struct Options {
 /// Dropping it closes it well: what was asked is written, the log is folded into the file, and the mark
 /// is on the disk. The fields are dropped in their order, so the lock is the last to go.
 pub struct Sqlite {
+    _watch: Watch,
     readers: Readers,
     writer: WriterThread,
     _lock: Lock,
@@ -62,7 +76,37 @@ impl Sqlite {
         let Opened { path, connection, lock, mark } = opened;
         let writer = WriterThread::start(connection, mark, options.clock)?;
         let readers = Readers::open(&path)?;
-        Ok(Self { readers, writer, _lock: lock })
+        let watch = Watch::start(&path, writer.promoter())?;
+        Ok(Self { _watch: watch, readers, writer, _lock: lock })
+    }
+
+    /// Reads what belongs to a job. A job that is committed and still waits in the inbox is promoted first.
+    async fn read_of<T, R>(
+        &self,
+        id: JobId,
+        is_missing: fn(&T) -> bool,
+        read: R,
+    ) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        R: Fn(&Connection) -> SqlResult<Result<T, Error>> + Clone + Send + 'static,
+    {
+        loop {
+            let read = read.clone();
+            let look = move |snapshot: &Connection| {
+                let found = match read(snapshot)? {
+                    Ok(found) => found,
+                    Err(error) => return Ok(Err(error)),
+                };
+                let waits = is_missing(&found) && inbox::is_waiting(snapshot, id)?;
+                Ok(Ok((found, waits)))
+            };
+            match self.readers.read(look).await? {
+                (found, false) => return Ok(found),
+                // Each commit takes a bounded part of the inbox, in order, so this ends.
+                (_, true) => self.writer.commit(Arc::default()).await.map(drop)?,
+            }
+        }
     }
 
     /// Begins a new incarnation: epochs jump ahead of all that were handed out before.
@@ -77,15 +121,14 @@ impl Store for Sqlite {
     }
 
     fn job(&self, id: JobId) -> StoreFuture<'_, Option<Job>> {
-        Box::pin(
-            self.readers.read(move |snapshot| {
-                Ok(Ok(read::read_job(snapshot, id)?.map(|loaded| loaded.job)))
-            }),
-        )
+        Box::pin(self.read_of(id, Option::is_none, move |snapshot| {
+            Ok(Ok(read::read_job(snapshot, id)?.map(|loaded| loaded.job)))
+        }))
     }
 
     fn payload(&self, id: JobId) -> StoreFuture<'_, Option<String>> {
-        Box::pin(self.readers.read(move |snapshot| Ok(Ok(read::read_payload(snapshot, id)?))))
+        let read = move |snapshot: &Connection| Ok(Ok(read::read_payload(snapshot, id)?));
+        Box::pin(self.read_of(id, Option::is_none, read))
     }
 
     fn outputs(&self, id: JobId) -> StoreFuture<'_, Vec<Output>> {
@@ -93,11 +136,11 @@ impl Store for Sqlite {
     }
 
     fn events(&self, id: JobId) -> StoreFuture<'_, Vec<Event>> {
-        Box::pin(self.readers.read(move |snapshot| read::read_events(snapshot, id)))
+        Box::pin(self.read_of(id, Vec::is_empty, move |it| read::read_events(it, id)))
     }
 
     fn attempts(&self, id: JobId) -> StoreFuture<'_, Vec<Attempt>> {
-        Box::pin(self.readers.read(move |snapshot| read::read_attempts(snapshot, id)))
+        Box::pin(self.read_of(id, Vec::is_empty, move |it| read::read_attempts(it, id)))
     }
 
     fn letter(&self, id: DlqId) -> StoreFuture<'_, Option<DeadLetter>> {
@@ -133,6 +176,11 @@ impl Store for Sqlite {
 
     fn feed(&self, after: u64, rows: u32) -> StoreFuture<'_, Vec<FeedEvent>> {
         Box::pin(self.readers.read(move |snapshot| read::read_feed(snapshot, after, rows)))
+    }
+
+    fn inbox_result(&self, id: JobId) -> StoreFuture<'_, Option<InboxResult>> {
+        let read = move |snapshot: &Connection| Ok(Ok(inbox::read_result(snapshot, id)?));
+        Box::pin(self.read_of(id, Option::is_none, read))
     }
 
     fn counts(&self) -> StoreFuture<'_, Vec<(String, String, u64)>> {

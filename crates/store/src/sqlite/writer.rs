@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 use windlass_kernel::{Answer, JobId, Op, Refusal, TenantId, Timestamp, WorkerId};
 
 use super::{
-    Clock, SqlResult, claim, classify,
+    Clock, SqlResult, claim, classify, inbox,
     load::{self, Place},
     mark::{Mark, Point},
     names::Names,
@@ -85,6 +85,11 @@ impl WriterThread {
         answered.recv().map_err(|_| ended())?
     }
 
+    /// A way to have the inbox promoted.
+    pub(super) fn promoter(&self) -> Promoter {
+        Promoter { requests: self.requests().downgrade() }
+    }
+
     fn requests(&self) -> &mpsc::Sender<Request> {
         self.requests.as_ref().expect("it is there until this is dropped")
     }
@@ -97,6 +102,23 @@ impl Drop for WriterThread {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+/// Has the inbox promoted, for as long as the writer is there. It does not keep it alive.
+pub(super) struct Promoter {
+    requests: mpsc::WeakSender<Request>,
+}
+
+/// The answer to an empty batch, when it comes.
+pub(super) type Answered = oneshot::Receiver<Result<Replies, Error>>;
+
+impl Promoter {
+    /// Asks the writer to promote what it finds. None, if it has too much to do: then it promotes anyway.
+    pub(super) fn ask(&self) -> Option<Answered> {
+        let (answer, answered) = oneshot::channel();
+        let request = Request::Commit(Arc::default(), answer);
+        self.requests.upgrade()?.try_send(request).is_ok().then_some(answered)
     }
 }
 
@@ -118,6 +140,8 @@ struct Writer {
     /// No job has a later id.
     newest: JobId,
     incarnation: u32,
+    /// How many rows of the inbox the last transaction took.
+    promoting: usize,
 }
 
 const NEWEST: &str = "SELECT coalesce(max(id), zeroblob(16)) FROM jobs";
@@ -148,6 +172,7 @@ impl Writer {
             last_now,
             newest,
             incarnation,
+            promoting: 0,
         })
     }
 
@@ -186,8 +211,53 @@ impl Writer {
         self.mark.note(Point { incarnation: self.incarnation, event: self.last_event });
     }
 
-    /// One batch, one transaction.
+    /// A batch, and before it what waits in the inbox, in one transaction.
+    ///
+    /// The inbox gets transactions of its own in two cases: it is long and may hold a job that the batch
+    /// names, or the database refuses what some row would do, which must not fail the batch.
     fn commit(&mut self, writes: &[Write]) -> Result<Replies, Error> {
+        match self.commit_with(writes, inbox::ROWS_MAX) {
+            Ok(Some(replies)) => return Ok(replies),
+            Err(Error::Contradiction(_)) if self.promoting > 0 => {}
+            Ok(None) => {}
+            Err(error) => return Err(error),
+        }
+        self.promote_all()?;
+        let replies = self.commit_with(writes, 0)?;
+        Ok(replies.expect("without the inbox nothing is missing from it"))
+    }
+
+    /// Promotes all that waits now. Rows that the database refuses are halved until the one that is to
+    /// blame stands alone; it is set aside.
+    fn promote_all(&mut self) -> Result<(), Error> {
+        let mut left = inbox::count(&self.connection).map_err(classify)?;
+        let mut rows_max = inbox::ROWS_MAX;
+        while left > 0 {
+            match self.commit_with(&[], rows_max) {
+                Ok(_) => rows_max = (rows_max * 2).min(inbox::ROWS_MAX),
+                Err(Error::Contradiction(_)) if self.promoting > 1 => {
+                    rows_max = self.promoting / 2;
+                    continue;
+                }
+                Err(Error::Contradiction(why)) if self.promoting == 1 => {
+                    let why = format!("the database refuses it: {why}");
+                    inbox::set_first_aside(&mut self.connection, &why, self.last_now)
+                        .map_err(classify)?;
+                }
+                Err(error) => return Err(error),
+            }
+            left = left.saturating_sub(self.promoting.max(1));
+        }
+        Ok(())
+    }
+
+    /// A batch and so many rows of the inbox, in one transaction. None, if a job that was not found may
+    /// be one of those that still wait: then nothing was written.
+    fn commit_with(
+        &mut self,
+        writes: &[Write],
+        inbox_max: usize,
+    ) -> Result<Option<Replies>, Error> {
         if self.is_unsure {
             self.names = Names::load(&self.connection).map_err(classify)?;
             self.held = Held::default();
@@ -195,21 +265,40 @@ impl Writer {
         }
         // The clock never goes back, whatever the machine's does.
         let now = (self.clock)().max(self.last_now);
-        let done = self.transact(writes, now).map_err(|error| {
+        let done = self.transact(writes, inbox_max, now).map_err(|error| {
             self.is_unsure = true;
             classify(error)
         })?;
+        let Some(done) = done else {
+            self.is_unsure = true;
+            return Ok(None);
+        };
         self.last_now = now;
         self.last_event = done.last_event;
         self.newest = done.newest.unwrap_or(self.newest).max(self.newest);
         self.held.put_back(done.rows, done.places);
         self.note();
-        Ok(done.replies)
+        Ok(Some(done.replies))
     }
 
-    fn transact(&mut self, writes: &[Write], now: Timestamp) -> SqlResult<Done> {
+    fn transact(
+        &mut self,
+        writes: &[Write],
+        inbox_max: usize,
+        now: Timestamp,
+    ) -> SqlResult<Option<Done>> {
+        self.promoting = 0;
         let transaction =
             self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let inbox = inbox::load_batch(&transaction, inbox_max)?;
+        self.promoting = inbox.rows();
+        let joined;
+        let writes = if inbox.len() == 0 {
+            writes
+        } else {
+            joined = inbox.before(writes);
+            &joined
+        };
         let mut work =
             Work::new(self.incarnation, room(writes), &mut self.names, &mut self.held, self.newest);
         load::load(&transaction, &Needs::of(writes), &mut work)?;
@@ -222,6 +311,9 @@ impl Writer {
                 }
                 (Ok(()), Write::Claim(_) | Write::RenewSession { .. }) => {}
             }
+        }
+        if inbox.is_full() && replies[inbox.len()..].iter().any(is_not_found) {
+            return Ok(None);
         }
         let mut granted = Vec::new();
         for (place, write) in writes.iter().enumerate() {
@@ -242,6 +334,7 @@ impl Writer {
         let (changes, rows) = set.finish();
         let last_event =
             save::save(&transaction, &changes, &rows, &mut places, names, self.last_event, now)?;
+        let last_event = inbox.save(&transaction, &replies, last_event, now)?;
         for (place, ids) in granted {
             let load = |(id, payload): claim::Grant| {
                 let load = || load::load_payload(&transaction, places[&id].seq);
@@ -252,9 +345,10 @@ impl Writer {
             replies[place] = Some(Ok(Reply::Granted(leases?)));
         }
         transaction.commit()?;
-        let replies = replies.into_iter().map(|reply| reply.expect("each write was answered"));
+        let mine = replies.into_iter().skip(inbox.len());
+        let replies = mine.map(|reply| reply.expect("each write was answered")).collect();
         let newest = changes.created.iter().map(|(id, _)| *id).max();
-        Ok(Done { replies: replies.collect(), newest, rows, places, last_event })
+        Ok(Some(Done { replies, newest, rows, places, last_event }))
     }
 }
 
@@ -267,6 +361,10 @@ fn room(writes: &[Write]) -> usize {
         Write::RenewSession { .. } => 0,
     };
     writes.iter().map(jobs).sum()
+}
+
+fn is_not_found(reply: &Option<Result<Reply, Refusal>>) -> bool {
+    matches!(reply, Some(Err(Refusal::NotFound { .. })))
 }
 
 /// Gives an answer, and says whether the writer may go on after it.

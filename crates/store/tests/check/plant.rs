@@ -28,6 +28,7 @@ static HEALTHY: LazyLock<Vec<u8>> = LazyLock::new(|| {
         seed += 1;
         rich.live(seed, 20, 8);
     }
+    rich.use_inbox();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("copy.db");
     rich.copy_to(&path);

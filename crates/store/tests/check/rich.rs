@@ -9,10 +9,14 @@ use std::{
 
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
-use windlass_kernel::{Op, State, TenantId, Timestamp};
+use windlass_kernel::{
+    Actor, IdempotencyKey, IdempotencyScope, JobId, Kind, Op, Payload, Principal, State, TaskId,
+    TenantId, Timestamp,
+    ops::{Enqueue, Idempotency, NewJob, NewTask},
+};
 use windlass_store::{
     Replies, Reply, Store, StoreFuture, Write,
-    sqlite::{Options, Sqlite},
+    sqlite::{self, Options, Sqlite},
 };
 use windlass_testkit::{
     MapStore,
@@ -123,6 +127,24 @@ impl Rich {
         assert_eq!(self.wait(self.store.open_jobs()).len(), open);
     }
 
+    /// A user enqueues in a transaction of its own: a job, a hit, a conflict and a refusal for each tenant.
+    pub(crate) fn use_inbox(&self) {
+        let mut user = rusqlite::Connection::open(self.path()).unwrap();
+        let transaction = user.transaction().unwrap();
+        let mut id = 1 << 100;
+        for tenant in ["acme", "zeta"] {
+            for (key, text, task) in
+                [("k1", "1", "t1"), ("k1", "1", "t1"), ("k1", "2", "t1"), ("k2", "1", "t1")]
+            {
+                id += 1;
+                let op = user_enqueue(id, tenant, key, text, task);
+                sqlite::enqueue_in(&transaction, &op, self.world.now).unwrap();
+            }
+        }
+        transaction.commit().unwrap();
+        assert!(self.commit(Vec::new(), self.world.now).is_empty());
+    }
+
     /// Is there a job in each state that a row can have?
     pub(crate) fn has_every_state(&self) -> bool {
         let passing = [State::DlqPending, State::DlqRecorded];
@@ -135,6 +157,23 @@ impl Rich {
         let connection = rusqlite::Connection::open(self.path()).unwrap();
         connection.execute("VACUUM INTO ?1", [path.to_str().unwrap()]).unwrap();
     }
+}
+
+fn user_enqueue(id: u128, tenant: &str, key: &str, text: &str, task: &str) -> Enqueue {
+    let new = NewJob {
+        idempotency: Idempotency::Key {
+            scope: IdempotencyScope::new("inbox").unwrap(),
+            key: IdempotencyKey::new(key).unwrap(),
+        },
+        task: Some(NewTask {
+            task_id: TaskId::new(format!("inbox-{task}")).unwrap(),
+            may_rerun: false,
+        }),
+        ..NewJob::new(Kind::new("mail").unwrap(), Payload::parse(text, 10).unwrap())
+    };
+    let tenant = TenantId::new(tenant).unwrap();
+    let by = Actor::User(Principal::new("ann").unwrap()).into();
+    Enqueue { job_id: JobId::from_u128(id), tenant, new: Box::new(new), random: id, by }
 }
 
 /// Whose job an op is about.

@@ -87,6 +87,14 @@ impl Handle {
         answers
     }
 
+    /// Has the store promote what users enqueued in their own transactions, at once.
+    ///
+    /// Call it after such a transaction has committed. Without it the job starts a little later: with the
+    /// next write of anybody, or when the store looks by itself.
+    pub fn wake(&self) {
+        self.queue.wake();
+    }
+
     fn prepare(&self, write: Write) -> (Ticket, Group) {
         let (answer, answered) = oneshot::channel();
         (Ticket { answered }, Group::of(self.queue.waiting(write, answer)))

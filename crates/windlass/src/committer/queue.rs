@@ -52,13 +52,15 @@ pub(super) struct Queue {
 #[derive(Debug)]
 struct State {
     pending: Pending<Entry>,
+    /// Somebody wants the inbox to be promoted, whether or not anything waits here.
+    woken: bool,
     closed: bool,
 }
 
 impl Queue {
     pub(super) fn new(config: Config) -> Arc<Self> {
         let room = || Semaphore::new(config.queue_max as usize);
-        let state = State { pending: Pending::new(config.batch_max), closed: false };
+        let state = State { pending: Pending::new(config.batch_max), woken: false, closed: false };
         let (state, changed) = (Mutex::new(state), Notify::new());
         Arc::new(Self { state, changed, lease_room: room(), bulk_room: room(), config })
     }
@@ -101,18 +103,27 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    /// The next batch, as soon as anything waits. None, once the queue is closed and empty.
+    /// Has the next batch taken at once, also if it is empty.
+    pub(super) fn wake(&self) {
+        self.lock().woken = true;
+        race_point();
+        self.changed.notify_one();
+    }
+
+    /// The next batch, as soon as anything waits; an empty one if the queue was woken. None, once the queue
+    /// is closed and empty.
     pub(super) async fn next_batch(&self) -> Option<Vec<Entry>> {
         loop {
             // Whoever was just answered, or came together with the first, gets a turn before: then their
             // next writes share this transaction. Nobody waits for anybody who is not about to run.
             tokio::task::yield_now().await;
-            let (batch, closed) = {
+            let (batch, woken, closed) = {
                 let mut state = self.lock();
-                (state.pending.next_batch(), state.closed)
+                let woken = std::mem::take(&mut state.woken);
+                (state.pending.next_batch(), woken, state.closed)
             };
             race_point();
-            if !batch.is_empty() {
+            if woken || !batch.is_empty() {
                 return Some(self.release(batch));
             }
             if closed {

@@ -8,7 +8,10 @@ use std::sync::{
 use windlass_kernel::{Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId};
 use windlass_store::{
     Replies, Store, StoreFuture, Write,
-    read::{Cursor, FeedEvent, JobFilter, LetterFilter, OldestReady, Output, Page, SessionView},
+    read::{
+        Cursor, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
+        SessionView,
+    },
     sqlite::Sqlite,
 };
 
@@ -86,6 +89,10 @@ impl Store for Counted {
 
     fn feed(&self, after: u64, rows: u32) -> StoreFuture<'_, Vec<FeedEvent>> {
         self.store.feed(after, rows)
+    }
+
+    fn inbox_result(&self, id: JobId) -> StoreFuture<'_, Option<InboxResult>> {
+        self.store.inbox_result(id)
     }
 
     fn counts(&self) -> StoreFuture<'_, Vec<(String, String, u64)>> {

@@ -4,7 +4,9 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Row, types::
 use windlass_kernel::{DlqId, Job, JobId, LetterState, job::Origin};
 
 use crate::{
-    check::values::{CameFrom, Group, JobRow, KeyName, LeaseColumns, LetterRow, Line, Run},
+    check::values::{
+        CameFrom, Group, InboxPair, InboxRow, JobRow, KeyName, LeaseColumns, LetterRow, Line, Run,
+    },
     sqlite::{
         SqlResult,
         load::{
@@ -100,6 +102,39 @@ pub(super) fn line_of(row: &Row<'_>) -> SqlResult<(JobId, Line)> {
     let line =
         Line { log_id: row.get(1)?, tenant: row.get(2)?, at: time_of(row, 3)?, text: row.get(4)? };
     Ok((JobId::from_u128(u128_of(row, 0)?), line))
+}
+
+/// Results of the inbox and the lines that tell them, side by side.
+pub(super) const RESULTS: &str = "
+    SELECT coalesce(result.event, told.event), result.job_id, result.tenant, result.at, outcome,
+        existing, code, why, op IS NOT NULL AND payload IS NOT NULL, told.log_id, told.tenant, told.at,
+        told.line
+    FROM inbox_results AS result FULL JOIN temp.told AS told ON told.event = result.event
+    ORDER BY 1";
+
+pub(super) fn inbox_pair_of(row: &Row<'_>) -> SqlResult<InboxPair> {
+    let result = || -> SqlResult<InboxRow> {
+        Ok(InboxRow {
+            job_id: JobId::from_u128(u128_of(row, 1)?),
+            tenant: row.get(2)?,
+            at: time_of(row, 3)?,
+            outcome: row.get(4)?,
+            existing: id_or_none(row, 5)?.map(JobId::from_u128),
+            code: row.get(6)?,
+            why: row.get(7)?,
+            is_kept: row.get(8)?,
+        })
+    };
+    let line = || -> SqlResult<Line> {
+        let (log_id, tenant) = (row.get(9)?, row.get(10)?);
+        Ok(Line { log_id, tenant, at: time_of(row, 11)?, text: row.get(12)? })
+    };
+    let is_there = |column: usize| Ok::<_, rusqlite::Error>(row.get_ref(column)? != ValueRef::Null);
+    Ok(InboxPair {
+        event: row.get(0)?,
+        row: if is_there(1)? { Some(result()?) } else { None },
+        line: if is_there(9)? { Some(line()?) } else { None },
+    })
 }
 
 pub(super) fn run_of(row: &Row<'_>) -> SqlResult<Run> {

@@ -19,7 +19,10 @@ use windlass_kernel::{
 };
 use windlass_store::{
     Error, Replies, Reply, Store, StoreFuture, Write,
-    read::{Cursor, FeedEvent, JobFilter, LetterFilter, OldestReady, Output, Page, SessionView},
+    read::{
+        Cursor, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
+        SessionView,
+    },
 };
 
 use super::schedules::race_point;
@@ -174,6 +177,9 @@ impl Store for Fake {
         unasked()
     }
     fn feed(&self, _: u64, _: u32) -> StoreFuture<'_, Vec<FeedEvent>> {
+        unasked()
+    }
+    fn inbox_result(&self, _: JobId) -> StoreFuture<'_, Option<InboxResult>> {
         unasked()
     }
     fn counts(&self) -> StoreFuture<'_, Vec<(String, String, u64)>> {

@@ -34,6 +34,20 @@ async fn what_comes_during_a_commit_is_the_next_batch() {
 }
 
 #[tokio::test]
+async fn a_wake_up_is_an_empty_batch_or_part_of_one_that_waits() {
+    let store = Fake::shut();
+    let handle = start(&store, Config::default());
+    handle.wake();
+    store.begins().await;
+    handle.wake();
+    handle.wake();
+    let ticket = handle.try_submit(enqueue(0, 0)).unwrap();
+    store.let_through(2);
+    assert_eq!(echoed(ticket.await), 0);
+    assert_eq!(store.batches(), [vec![], vec![0]]);
+}
+
+#[tokio::test]
 async fn nothing_is_answered_before_the_commit_has_ended() {
     let store = Fake::shut();
     let handle = start(&store, Config::default());

@@ -111,8 +111,8 @@ pub struct Granted {
 /// Rows that have to be loaded before anything can be decided.
 #[derive(Debug, Default)]
 pub struct Needs {
-    /// Jobs by id.
-    pub jobs: IdSet,
+    /// Jobs by id. One may stand here twice.
+    pub jobs: Vec<JobId>,
     /// Jobs by key.
     pub keys: HashSet<Key>,
     /// Tasks that a new job runs.
@@ -133,7 +133,8 @@ impl Needs {
         for write in writes {
             let Write::Op { tenant, op } = write else { continue };
             needs.jobs.extend(op.job_id());
-            needs.jobs.extend(op.new_job_id());
+            // An enqueue names the same job twice.
+            needs.jobs.extend(op.new_job_id().filter(|new| op.job_id() != Some(*new)));
             needs.jobs.extend(op.relative());
             needs.letters.extend(op.dlq_id());
             match op {
@@ -155,10 +156,10 @@ impl Needs {
     }
 }
 
-/// The rows of one commit, and what becomes of them.
+/// The rows of one commit, and what becomes of them. A backend keeps beside each what it alone knows.
 #[derive(Debug, Default)]
-pub struct WorkingSet {
-    jobs: IdMap<Row>,
+pub struct WorkingSet<P> {
+    jobs: IdMap<Row<P>>,
     keys: HashMap<Key, JobId>,
     tasks: HashMap<(TenantId, TaskId), Task>,
     letters: HashMap<DlqId, DeadLetter>,
@@ -168,9 +169,11 @@ pub struct WorkingSet {
 
 /// A job in a working set.
 #[derive(Debug)]
-pub struct Row {
+pub struct Row<P> {
     /// The job as it stands now.
     pub job: Arc<Job>,
+    /// What the backend keeps beside it.
+    pub place: P,
     /// The job as it was before this commit, if the commit changed it.
     pub before: Option<Arc<Job>>,
     is_new: bool,
@@ -212,7 +215,7 @@ pub struct Output {
     pub stats: Option<Payload>,
 }
 
-impl WorkingSet {
+impl<P: Default> WorkingSet<P> {
     /// An empty set in a store of this incarnation, with room for so many jobs.
     pub fn new(incarnation: u32, room: usize) -> Self {
         let jobs = IdMap::with_capacity_and_hasher(room, std::hash::BuildHasherDefault::default());
@@ -220,11 +223,11 @@ impl WorkingSet {
     }
 
     /// Adds a job that was loaded.
-    pub fn add_job(&mut self, job: impl Into<Arc<Job>>) {
-        self.add_row(Row { job: job.into(), before: None, is_new: false });
+    pub fn add_job(&mut self, job: impl Into<Arc<Job>>, place: P) {
+        self.add_row(Row { job: job.into(), place, before: None, is_new: false });
     }
 
-    fn add_row(&mut self, row: Row) {
+    fn add_row(&mut self, row: Row<P>) {
         let (id, spec) = (row.job.id, &row.job.spec);
         if !spec.idempotency_scope.is_own_id() {
             let (scope, key) = (spec.idempotency_scope.clone(), spec.idempotency_key.clone());
@@ -253,9 +256,14 @@ impl WorkingSet {
         self.jobs.get(&job_id).map(|row| &*row.job)
     }
 
-    /// All jobs of this commit as they stand now, in no order.
-    pub fn jobs(&self) -> impl Iterator<Item = &Job> {
-        self.jobs.values().map(|row| &*row.job)
+    /// All rows of this commit as they stand now, in no order.
+    pub fn rows(&self) -> impl Iterator<Item = &Row<P>> {
+        self.jobs.values()
+    }
+
+    /// What the backend keeps beside a job of this commit.
+    pub fn place_mut(&mut self, job_id: JobId) -> Option<&mut P> {
+        self.jobs.get_mut(&job_id).map(|row| &mut row.place)
     }
 
     /// Decides an op on what there is, and keeps what it does.
@@ -332,7 +340,8 @@ impl WorkingSet {
         self.changes.follow_ups.extend(follow_ups);
         if let Some(payload) = transition.payload {
             self.changes.created.push((id, payload));
-            self.add_row(Row { job: job.into(), before: None, is_new: true });
+            let place = P::default();
+            self.add_row(Row { job: job.into(), place, before: None, is_new: true });
         } else if let Some(row) = self.jobs.get_mut(&id) {
             if !row.is_new && row.before.is_none() && *row.job != job {
                 row.before = Some(row.job.clone());
@@ -351,7 +360,7 @@ impl WorkingSet {
     }
 
     /// What has to be saved, with the rows as they stand.
-    pub fn finish(self) -> (Changes, IdMap<Row>) {
+    pub fn finish(self) -> (Changes, IdMap<Row<P>>) {
         (self.changes, self.jobs)
     }
 }

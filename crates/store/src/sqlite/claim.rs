@@ -66,7 +66,7 @@ pub(super) fn claim(
             });
             // The same claim had this job before and lost it: it must not take it again.
             if work.set.apply(&tenant, &op, now).is_ok_and(|answer| !answer.recorded) {
-                work.places.get_mut(&id).expect("it was just loaded").lease_seen = renewals;
+                work.set.place_mut(id).expect("it was just loaded").lease_seen = renewals;
                 granted.push((id, payload));
             }
         }
@@ -114,7 +114,7 @@ fn ready(
     work: &Work<'_>,
     now: Timestamp,
 ) -> SqlResult<Ready> {
-    let touched: HashSet<i64> = work.places.values().map(|place| place.seq).collect();
+    let touched: HashSet<i64> = work.set.rows().map(|row| row.place.seq).collect();
     let limit = i64::try_from(wanted.max.saturating_add(touched.len())).unwrap_or(i64::MAX);
     let mut ready = Ready::default();
     let mut first = connection.prepare_cached(READY)?;

@@ -39,8 +39,8 @@ pub(super) struct Loaded {
     pub(super) place: Place,
 }
 
-/// Where a job stands in the database.
-#[derive(Clone, Debug)]
+/// Where a job stands in the database; nowhere yet, if it is about to be created.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Place {
     pub(super) seq: i64,
     pub(super) history: History,
@@ -50,18 +50,11 @@ pub(super) struct Place {
     pub(super) group: Option<(i64, bool)>,
 }
 
-impl Place {
-    /// The place of a job that is about to be created.
-    pub(super) fn new() -> Self {
-        Self { seq: 0, history: History::new(), lease_seen: 0, group: None }
-    }
-}
-
 /// Loads everything that the writes of one commit need.
 pub(super) fn load(connection: &Connection, needs: &Needs, work: &mut Work<'_>) -> SqlResult<()> {
     let mut by_id = connection.prepare_cached(JOB)?;
     for id in &needs.jobs {
-        if !work.may_be_stored(*id) || work.take_held(*id) {
+        if !work.may_be_stored(*id) || work.set.contains(*id) || work.take_held(*id) {
             continue;
         }
         let row = [id.as_u128().to_be_bytes()];

@@ -98,14 +98,16 @@ pub(super) struct History {
 
 const CHAIN: usize = 32;
 
-impl History {
+impl Default for History {
     /// The history of a job that has no event.
-    pub(super) fn new() -> Self {
+    fn default() -> Self {
         let mut bytes = Vec::with_capacity(CHAIN + 32);
         bytes.extend(NO_CHAIN);
         Self { bytes }
     }
+}
 
+impl History {
     /// What a column says; none if it is not what was written.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let whole = bytes.len() > CHAIN && bytes.len().is_multiple_of(8);
@@ -162,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_history_knows_its_rows_and_gives_the_older_ones_away() {
-        let mut history = History::new();
+        let mut history = History::default();
         for (chain, log_id) in [(1, 7), (2, 7), (3, 9), (4, 12)] {
             history.add(&[chain; 32], log_id);
         }

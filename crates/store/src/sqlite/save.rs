@@ -2,7 +2,7 @@
 
 use rusqlite::{CachedStatement, Connection, params};
 use windlass_kernel::{
-    DeadLetter, Event, Job, NewPayload, Task, Timestamp,
+    DeadLetter, Job, NewPayload, Task, Timestamp,
     timer::{self, Alarm},
 };
 
@@ -30,17 +30,16 @@ const PAYLOAD_INLINE_BYTES: usize = 256;
 pub(super) fn save(
     connection: &Connection,
     changes: &Changes,
-    rows: &IdMap<Row>,
-    places: &mut IdMap<Place>,
+    rows: &mut IdMap<Row<Place>>,
     names: &mut Names,
     last_event: u64,
     now: Timestamp,
 ) -> SqlResult<u64> {
-    let last_event = save_log(connection, changes, places, last_event, now)?;
-    insert_jobs(connection, changes, rows, places, names)?;
-    update_jobs(connection, changes, rows, places, names)?;
+    let last_event = save_log(connection, changes, rows, last_event, now)?;
+    insert_jobs(connection, changes, rows, names)?;
+    update_jobs(connection, changes, rows, names)?;
     for output in &changes.outputs {
-        save_output(connection, output, places[&output.job_id].seq)?;
+        save_output(connection, output, rows[&output.job_id].place.seq)?;
     }
     for letter in changes.letters.values() {
         save_letter(connection, letter)?;
@@ -75,7 +74,7 @@ const APPEND: &str = "INSERT INTO log (id, tenant, at, count, events) VALUES (?1
 fn save_log(
     connection: &Connection,
     changes: &Changes,
-    places: &mut IdMap<Place>,
+    rows: &mut IdMap<Row<Place>>,
     mut last_event: u64,
     now: Timestamp,
 ) -> SqlResult<u64> {
@@ -86,7 +85,9 @@ fn save_log(
             text.push(if text.is_empty() { '[' } else { ',' });
             let start = text.len();
             log::encode(event, &mut text);
-            note_event(places, event, id, &text[start..], now);
+            let row = rows.get_mut(&event.job_id).expect("an event is of a job of this commit");
+            let history = &mut row.place.history;
+            history.add(&log::extend(history.chain(), now, &text[start..]), id);
         }
         text.push(']');
         let count = events.len();
@@ -102,12 +103,6 @@ fn save_log(
     Ok(last_event)
 }
 
-fn note_event(places: &mut IdMap<Place>, event: &Event, log_id: u64, line: &str, now: Timestamp) {
-    let place = places.entry(event.job_id).or_insert_with(Place::new);
-    let chain = log::extend(place.history.chain(), now, line);
-    place.history.add(&chain, log_id);
-}
-
 const INSERT: &str = "
     INSERT INTO jobs (id, tenant, group_id, state, rank, version, attempt, retry_count, max_retries,
         epoch, created_at, updated_at, started_at, next_retry_at, timer_at, lease_session, lease,
@@ -121,13 +116,12 @@ const INSERT_PAYLOAD: &str = "INSERT INTO payloads (seq, payload) VALUES (?1, ?2
 fn insert_jobs(
     connection: &Connection,
     changes: &Changes,
-    rows: &IdMap<Row>,
-    places: &mut IdMap<Place>,
+    rows: &mut IdMap<Row<Place>>,
     names: &mut Names,
 ) -> SqlResult<()> {
     let mut insert = connection.prepare_cached(INSERT)?;
     for (id, payload) in &changes.created {
-        let place = places.get_mut(id).expect("a new job has an event");
+        let Row { job, place, .. } = rows.get_mut(id).expect("it was just created");
         let copied: String;
         let payload = match payload {
             NewPayload::Given(payload) => payload.as_str(),
@@ -136,7 +130,6 @@ fn insert_jobs(
                 &copied
             }
         };
-        let job = &rows[id].job;
         let group = names.group(connection, job, place)?;
         let inline = Some(payload).filter(|payload| payload.len() <= PAYLOAD_INLINE_BYTES);
         insert_job(&mut insert, job, place, group, session_of(job, names), inline)?;
@@ -218,17 +211,15 @@ const SET_LETTER: &str = "
 fn update_jobs(
     connection: &Connection,
     changes: &Changes,
-    rows: &IdMap<Row>,
-    places: &mut IdMap<Place>,
+    rows: &mut IdMap<Row<Place>>,
     names: &mut Names,
 ) -> SqlResult<()> {
     let mut update = connection.prepare_cached(UPDATE)?;
     let mut narrow = connection.prepare_cached(MOVE)?;
     for id in &changes.updated {
-        let (row, place) = (&rows[id], places.get_mut(id).expect("it was loaded"));
-        let job = &row.job;
+        let Row { job, place, before, .. } = rows.get_mut(id).expect("it was changed");
         move_older_log_ids(connection, place)?;
-        if row.before.as_ref().is_some_and(|before| only_moves(before, job)) {
+        if before.as_ref().is_some_and(|before| only_moves(before, job)) {
             move_job(&mut narrow, job, place, session_of(job, names))?;
             continue;
         }

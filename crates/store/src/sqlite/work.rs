@@ -17,8 +17,7 @@ use crate::{
 
 /// What one commit works on.
 pub(super) struct Work<'a> {
-    pub(super) set: WorkingSet,
-    pub(super) places: IdMap<Place>,
+    pub(super) set: WorkingSet<Place>,
     pub(super) names: &'a mut Names,
     held: &'a mut Held,
     /// No job has a later id.
@@ -35,9 +34,7 @@ impl<'a> Work<'a> {
         newest: JobId,
     ) -> Self {
         let set = WorkingSet::new(incarnation, room);
-        let places =
-            IdMap::with_capacity_and_hasher(room, std::hash::BuildHasherDefault::default());
-        Self { set, places, names, held, newest }
+        Self { set, names, held, newest }
     }
 
     pub(super) fn names(&self) -> &Names {
@@ -46,8 +43,7 @@ impl<'a> Work<'a> {
 
     /// Adds a job that was loaded.
     pub(super) fn add(&mut self, loaded: Loaded) {
-        self.places.insert(loaded.job.id, loaded.place);
-        self.set.add_job(loaded.job);
+        self.set.add_job(loaded.job, loaded.place);
     }
 
     /// Could a job of this id be stored? Ids grow with time, so a new one is later than all others.
@@ -67,7 +63,7 @@ impl<'a> Work<'a> {
         };
         held.retain(|row| !self.set.contains(row.id));
         let mine = |job: &&Job| job.lease.as_ref().is_some_and(|it| it.worker == *worker);
-        held.extend(self.set.jobs().filter(mine).map(HeldRow::of));
+        held.extend(self.set.rows().map(|row| &*row.job).filter(mine).map(HeldRow::of));
         Ok(held)
     }
 
@@ -79,8 +75,7 @@ impl<'a> Work<'a> {
         if let Some((_, session)) = session.filter(|(_, it)| it.renewals != place.lease_seen) {
             with_session(Arc::make_mut(&mut job), &mut place, session);
         }
-        self.places.insert(id, place);
-        self.set.add_job(job);
+        self.set.add_job(job, place);
         true
     }
 }
@@ -97,14 +92,13 @@ impl Held {
     /// More than this many are not remembered; they are loaded instead.
     const MAX: usize = 16 * 1024;
 
-    /// Remembers what is held after a commit.
-    pub(super) fn put_back(&mut self, rows: IdMap<Row>, mut places: IdMap<Place>) {
+    /// Remembers what is held after a commit, and leaves the rest.
+    pub(super) fn put_back(&mut self, rows: &mut IdMap<Row<Place>>) {
         for (id, row) in rows {
             // What was loaded by another road may be here from before.
-            self.jobs.remove(&id);
+            self.jobs.remove(id);
             if row.job.lease.is_some() && self.jobs.len() < Self::MAX {
-                let place = places.remove(&id).expect("each row has its place");
-                self.jobs.insert(id, (row.job, place));
+                self.jobs.insert(*id, (row.job.clone(), std::mem::take(&mut row.place)));
             }
         }
     }

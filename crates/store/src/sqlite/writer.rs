@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     ClaimMany, Error, IdMap, Replies, Reply, Write,
-    commit::{Granted, Needs, Row},
+    commit::{Changes, Granted, Needs, Row},
 };
 
 /// How many batches may wait for the writer. The Committer keeps few in flight.
@@ -45,7 +45,7 @@ pub(super) struct WriterThread {
 
 /// What the writer is asked to do.
 enum Request {
-    Commit(Arc<Vec<Write>>, oneshot::Sender<Result<Replies, Error>>),
+    Commit(Arc<Vec<Write>>, oneshot::Sender<Result<Written, Error>>),
     RaiseIncarnation(blocking::Sender<Result<(), Error>>),
 }
 
@@ -66,15 +66,15 @@ impl WriterThread {
         requests.send(Request::Commit(writes, answer)).await.map_err(|_| ended())?;
         // A request that comes in while the writer ends is neither read nor dropped: so look at both.
         let mut closed = pin!(requests.closed());
-        poll_fn(|context| {
+        let written = poll_fn(|context| {
             if let Poll::Ready(result) = Pin::new(&mut answered).poll(context) {
                 return Poll::Ready(result.unwrap_or_else(|_| Err(ended())));
             }
             ready!(closed.as_mut().poll(context));
             // It may have answered just before it ended.
             Poll::Ready(answered.try_recv().unwrap_or_else(|_| Err(ended())))
-        })
-        .await
+        });
+        Ok(written.await?.replies)
     }
 
     /// Has a new incarnation begun.
@@ -111,7 +111,7 @@ pub(super) struct Promoter {
 }
 
 /// The answer to an empty batch, when it comes.
-pub(super) type Answered = oneshot::Receiver<Result<Replies, Error>>;
+pub(super) type Answered = oneshot::Receiver<Result<Written, Error>>;
 
 impl Promoter {
     /// Asks the writer to promote what it finds. None, if it has too much to do: then it promotes anyway.
@@ -215,16 +215,16 @@ impl Writer {
     ///
     /// The inbox gets transactions of its own in two cases: it is long and may hold a job that the batch
     /// names, or the database refuses what some row would do, which must not fail the batch.
-    fn commit(&mut self, writes: &[Write]) -> Result<Replies, Error> {
+    fn commit(&mut self, writes: &[Write]) -> Result<Written, Error> {
         match self.commit_with(writes, inbox::ROWS_MAX) {
-            Ok(Some(replies)) => return Ok(replies),
+            Ok(Some(written)) => return Ok(written),
             Err(Error::Contradiction(_)) if self.promoting > 0 => {}
             Ok(None) => {}
             Err(error) => return Err(error),
         }
         self.promote_all()?;
-        let replies = self.commit_with(writes, 0)?;
-        Ok(replies.expect("without the inbox nothing is missing from it"))
+        let written = self.commit_with(writes, 0)?;
+        Ok(written.expect("without the inbox nothing is missing from it"))
     }
 
     /// Promotes all that waits now. Rows that the database refuses are halved until the one that is to
@@ -257,7 +257,7 @@ impl Writer {
         &mut self,
         writes: &[Write],
         inbox_max: usize,
-    ) -> Result<Option<Replies>, Error> {
+    ) -> Result<Option<Written>, Error> {
         if self.is_unsure {
             self.names = Names::load(&self.connection).map_err(classify)?;
             self.held = Held::default();
@@ -269,16 +269,17 @@ impl Writer {
             self.is_unsure = true;
             classify(error)
         })?;
-        let Some(done) = done else {
+        let Some(mut done) = done else {
             self.is_unsure = true;
             return Ok(None);
         };
         self.last_now = now;
         self.last_event = done.last_event;
         self.newest = done.newest.unwrap_or(self.newest).max(self.newest);
-        self.held.put_back(done.rows, done.places);
+        self.held.put_back(&mut done.rows);
         self.note();
-        Ok(Some(done.replies))
+        let leftover = Box::new((done.changes, done.rows));
+        Ok(Some(Written { replies: done.replies, _leftover: leftover }))
     }
 
     fn transact(
@@ -330,14 +331,14 @@ impl Writer {
                 }
             }
         }
-        let Work { set, mut places, names, .. } = work;
-        let (changes, rows) = set.finish();
+        let Work { set, names, .. } = work;
+        let (changes, mut rows) = set.finish();
         let last_event =
-            save::save(&transaction, &changes, &rows, &mut places, names, self.last_event, now)?;
+            save::save(&transaction, &changes, &mut rows, names, self.last_event, now)?;
         let last_event = inbox.save(&transaction, &replies, last_event, now)?;
         for (place, ids) in granted {
             let load = |(id, payload): claim::Grant| {
-                let load = || load::load_payload(&transaction, places[&id].seq);
+                let load = || load::load_payload(&transaction, rows[&id].place.seq);
                 let payload = payload.map_or_else(load, Ok)?;
                 Ok(Granted { job: rows[&id].job.clone(), payload })
             };
@@ -348,7 +349,7 @@ impl Writer {
         let mine = replies.into_iter().skip(inbox.len());
         let replies = mine.map(|reply| reply.expect("each write was answered")).collect();
         let newest = changes.created.iter().map(|(id, _)| *id).max();
-        Ok(Some(Done { replies, newest, rows, places, last_event }))
+        Ok(Some(Done { replies, newest, rows, changes, last_event }))
     }
 }
 
@@ -387,8 +388,7 @@ fn apply(
         let until = now.plus(claim.lease);
         work.names.lease_session(connection, &claim.worker, until, now)?;
         let renewals = work.names().session_of(&claim.worker).map_or(0, |(_, it)| it.renewals);
-        // A job that this very commit makes was not loaded.
-        work.places.entry(claim.job_id).or_insert_with(Place::new).lease_seen = renewals;
+        work.set.place_mut(claim.job_id).expect("its claim was granted").lease_seen = renewals;
     }
     Ok(applied.map(Reply::Answer))
 }
@@ -428,11 +428,17 @@ fn renew(
     Ok(Ok(Reply::Renewed { until, cancelled, held }))
 }
 
+/// The answers to a batch, and what it leaves behind: freeing that takes time, so whoever asked does it.
+pub(super) struct Written {
+    replies: Replies,
+    _leftover: Box<(Changes, IdMap<Row<Place>>)>,
+}
+
 /// What a transaction did.
 struct Done {
     replies: Replies,
     newest: Option<JobId>,
-    rows: IdMap<Row>,
-    places: IdMap<Place>,
+    rows: IdMap<Row<Place>>,
+    changes: Changes,
     last_event: u64,
 }

@@ -115,7 +115,9 @@ impl Queue {
     pub(super) async fn next_batch(&self) -> Option<Vec<Entry>> {
         loop {
             // Whoever was just answered, or came together with the first, gets a turn before: then their
-            // next writes share this transaction. Nobody waits for anybody who is not about to run.
+            // next writes share this transaction. Nobody waits for anybody who is not about to run. Two
+            // turns, because some run on other threads, and are on their way after the first.
+            tokio::task::yield_now().await;
             tokio::task::yield_now().await;
             let (batch, woken, closed) = {
                 let mut state = self.lock();

@@ -11,6 +11,12 @@ CREATE TABLE approvals (
     UNIQUE (dlq_id, principal)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE children (
+    parent BLOB    NOT NULL CHECK (length(parent) = 16),
+    seq    INTEGER NOT NULL,
+    PRIMARY KEY (parent, seq)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE dlq_items (
     id         BLOB    PRIMARY KEY CHECK (length(id) = 16),
     tenant     TEXT    NOT NULL,
@@ -20,7 +26,9 @@ CREATE TABLE dlq_items (
     created_at INTEGER NOT NULL,
     requeued_as BLOB   CHECK ((requeued_as IS NOT NULL) = (state = 'requeued')),
     closed_at  INTEGER CHECK ((closed_at IS NOT NULL) = (state = 'discarded' OR state = 'requeued')),
-    letter     TEXT    NOT NULL
+    letter     TEXT    NOT NULL,
+    -- What a failed job refers to.
+    UNIQUE (job_id, id)
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX dlq_items_list ON dlq_items (tenant, state, created_at);
@@ -40,7 +48,9 @@ SELECT log.id + line.key                  AS number,
        coalesce(line.value ->> 9, line.value ->> 'actor')     AS actor,
        coalesce(line.value ->> 10, line.value ->> 'trace_id') AS trace_id,
        iif(line.type = 'object', line.value, line.value -> 11) AS fact
-FROM log, json_each(log.events) AS line;
+FROM log, json_each(log.events) AS line
+-- A line that retention took leaves null.
+WHERE line.type <> 'null';
 
 CREATE TABLE follow_ups (
     id     INTEGER PRIMARY KEY,
@@ -142,8 +152,7 @@ CREATE TABLE jobs (
     idempotency_key   TEXT,
     payload_digest    BLOB    NOT NULL CHECK (length(payload_digest) = 32),
     trace_id          ANY     NOT NULL,
-    dlq_id            BLOB    REFERENCES dlq_items (id) DEFERRABLE INITIALLY DEFERRED
-        CHECK ((dlq_id IS NOT NULL) = (state = 'failed')),
+    dlq_id            BLOB    CHECK ((dlq_id IS NOT NULL) = (state = 'failed')),
     -- What is rarely asked for and what rarely happens, as JSON; null if all is as usual.
     options           TEXT,
     rest              TEXT,
@@ -151,7 +160,10 @@ CREATE TABLE jobs (
     -- move to job_log.
     history           BLOB    NOT NULL CHECK (length(history) >= 40),
     -- A small payload; a large one stands in payloads, so that an update need not copy it.
-    payload           TEXT
+    payload           TEXT,
+    -- A failed job has its letter. With the job's id in it, so that whoever deletes a letter finds the job by
+    -- the index of ids: one on dlq_id would be opened by every insert.
+    FOREIGN KEY (id, dlq_id) REFERENCES dlq_items (job_id, id) DEFERRABLE INITIALLY DEFERRED
 ) STRICT;
 
 CREATE UNIQUE INDEX jobs_key ON jobs (tenant, idempotency_scope, idempotency_key)
@@ -193,6 +205,17 @@ CREATE TABLE payloads (
     seq     INTEGER PRIMARY KEY,
     payload TEXT NOT NULL
 ) STRICT;
+
+CREATE TABLE pruned (
+    id       BLOB    PRIMARY KEY CHECK (length(id) = 16),
+    at       INTEGER NOT NULL,
+    -- How long before that it had to be at its end.
+    least_ms INTEGER NOT NULL CHECK (least_ms >= 0),
+    -- The number of its last event.
+    version  INTEGER NOT NULL CHECK (version >= 1),
+    -- How many log rows still speak of it.
+    rows     INTEGER NOT NULL CHECK (rows >= 1)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE sessions (
     id         INTEGER PRIMARY KEY,

@@ -45,6 +45,19 @@ pub enum Error {
     /// is there is not known. Start again, and send again under the same identity.
     #[error("the store has stopped: {0}")]
     Stopped(String),
+    /// Retention has taken some of the events that are asked for. Read the jobs anew, and follow the feed
+    /// from the number that is named.
+    #[error("the events asked for are no longer kept; all are there from number {from} on")]
+    FeedGone {
+        /// From here on, no event is missing.
+        from: u64,
+    },
+    /// There is a file where one is to be written. Choose another name, or say that it may be replaced.
+    #[error("{path} is there already")]
+    Exists {
+        /// The file.
+        path: String,
+    },
     /// The file cannot be opened.
     #[error("cannot open {path}")]
     Open {
@@ -103,6 +116,12 @@ codes! {
     Stopped, "STORE_STOPPED", Transient, false,
         "The disk failed, so the store stopped: it acknowledges nothing that it cannot vouch for.",
         "Look at the disk, then start Windlass again and send what was not acknowledged again.";
+    FeedGone, "FEED_GONE", Permanent, false,
+        "Whoever reads the feed was away for longer than events are kept: some of those it has not seen are gone.",
+        "Read the jobs as they stand now, then follow the feed from the number that the message names.";
+    Exists, "FILE_EXISTS", BusinessRule, false,
+        "A backup or a restored database would be written where a file is already. Nothing was changed.",
+        "Name another file, or add --force to replace the one that is there.";
     Open, "STORE_CANNOT_OPEN", Permanent, false,
         "The database file cannot be opened.",
         "The message names the file and the cause.";

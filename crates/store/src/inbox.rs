@@ -179,6 +179,11 @@ pub(crate) struct ResultLine<'a> {
     pub(crate) trace_id: Option<&'a TraceId>,
 }
 
+/// Does a line of the log tell of the inbox, and of no job?
+pub(crate) fn is_line(line: &str) -> bool {
+    line.starts_with('{')
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::{collection::vec, option, prelude::*};

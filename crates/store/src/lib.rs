@@ -25,10 +25,11 @@ pub use error::{Error, Owner};
 pub use id_map::{IdMap, IdSet};
 pub use log::spec_digest;
 use read::{
-    Cursor, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page, SessionView,
+    Cursor, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page, Pruned,
+    SessionView,
 };
 pub use rusqlite;
-use windlass_kernel::{Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId};
+use windlass_kernel::{Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention};
 
 /// A future that a store gives back.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
@@ -79,11 +80,17 @@ pub trait Store: Send + Sync {
     /// For each queue the job that waits longest.
     fn oldest_ready(&self) -> StoreFuture<'_, Vec<OldestReady>>;
 
-    /// Events after a number, in the order of the store, from at most so many commits.
+    /// Events after a number, in the order of the store, from at most so many commits. If some of them
+    /// are no longer kept it says so, and from where on all are: none is passed over in silence.
     fn feed(&self, after: u64, rows: u32) -> StoreFuture<'_, Vec<FeedEvent>>;
 
     /// What became of an enqueue of a user's own transaction that made no job, by the id that was given.
     fn inbox_result(&self, id: JobId) -> StoreFuture<'_, Option<InboxResult>>;
+
+    /// One step of retention: looks closely at so many jobs at the most and forgets those that may go, or
+    /// takes their lines, and old results of the inbox, out of a bounded part of the log.
+    /// Call it until there is no more, and again after a while.
+    fn prune(&self, retention: Retention, max: usize) -> StoreFuture<'_, Pruned>;
 
     /// How many jobs there are, by queue and state.
     fn counts(&self) -> StoreFuture<'_, Vec<(String, String, u64)>>;

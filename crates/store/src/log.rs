@@ -214,6 +214,24 @@ pub(crate) fn lines(events: &str) -> Result<Vec<&serde_json::value::RawValue>, E
     serde_json::from_str(events).map_err(|error| Error::Damaged(format!("a log row: {error}")))
 }
 
+/// What stands in the place of a line that retention took. Event numbers are places, so one is needed.
+pub(crate) const TAKEN: &str = "null";
+
+/// The row of these lines without some of them.
+pub(crate) fn without(
+    lines: &[&serde_json::value::RawValue],
+    is_gone: impl Fn(&str) -> bool,
+) -> String {
+    let lines = lines.iter().map(|line| line.get());
+    let left: Vec<&str> = lines.map(|line| if is_gone(line) { TAKEN } else { line }).collect();
+    format!("[{}]", left.join(","))
+}
+
+/// The job that a line speaks of.
+pub(crate) fn job_of(line: &str) -> Option<JobId> {
+    format!("{}{}", JobId::PREFIX, line.get(2..28)?).parse().ok()
+}
+
 /// Does a line speak of this job? It does not read the whole line.
 pub(crate) fn speaks_of(line: &str, job_id: JobId) -> bool {
     line.as_bytes().get(2..28) == Some(&job_id.digits())

@@ -126,10 +126,21 @@ pub struct Output {
     pub stats: Option<String>,
 }
 
+/// What one step of retention did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// Jobs that are gone, with all that was theirs.
+    pub jobs: u64,
+    /// Log rows that are gone.
+    pub log_rows: u64,
+    /// Is the pass not over yet? Then the next step goes on where this one ended.
+    pub more: bool,
+}
+
 /// One event of the feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedEvent {
-    /// Its number in the store. Numbers have no gap.
+    /// Its number in the store. Numbers have no gap from one event to the next.
     pub number: u64,
     /// Whose job it speaks of.
     pub tenant: TenantId,

@@ -8,6 +8,8 @@ mod history_bugs;
 mod inbox_bugs;
 #[path = "check/plant.rs"]
 mod plant;
+#[path = "check/retention_bugs.rs"]
+mod retention_bugs;
 #[path = "check/rich.rs"]
 mod rich;
 #[path = "check/row_bugs.rs"]

@@ -279,6 +279,12 @@ fn what_a_state_has_goes_with_the_state() {
     ]);
 }
 
+macro_rules! name_letter {
+    () => {
+        "UPDATE jobs SET dlq_id = zeroblob(16) WHERE state = 'failed'"
+    };
+}
+
 #[test]
 fn a_failed_job_has_its_letter() {
     check(&[
@@ -295,9 +301,16 @@ fn a_failed_job_has_its_letter() {
         (
             "invariant 2: the letter of a failed job is there",
             "UPDATE jobs SET dlq_id = zeroblob(16) WHERE state = 'failed'",
-            "INSERT INTO dlq_items SELECT zeroblob(16), tenant, zeroblob(16), state, code, created_at,
-                 requeued_as, closed_at, letter FROM dlq_items;
-             UPDATE jobs SET dlq_id = zeroblob(16) WHERE state = 'failed'",
+            concat!("DELETE FROM approvals; UPDATE dlq_items SET id = zeroblob(16);", name_letter!()),
+        ),
+        (
+            "the letter of a failed job is its own",
+            concat!(
+                "INSERT INTO dlq_items SELECT zeroblob(16), tenant, zeroblob(16), state, code,
+                     created_at, requeued_as, closed_at, letter FROM dlq_items;",
+                name_letter!()
+            ),
+            concat!("DELETE FROM approvals; UPDATE dlq_items SET id = zeroblob(16);", name_letter!()),
         ),
         (
             "invariant 2: the letter of a failed job stays",

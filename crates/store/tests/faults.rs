@@ -205,7 +205,7 @@ fn a_row_that_contradicts_the_rules_fails_its_batch_alone() {
 fn a_row_that_cannot_be_read_stops_the_store() {
     let test = TestStore::new();
     let id = test.enqueue(1, plain());
-    test.sql().execute("UPDATE jobs SET options = 'no json'", []).unwrap();
+    test.sql().execute("UPDATE jobs SET rest = 'no json'", []).unwrap();
     let read = test.runtime.block_on(test.store.job(id)).unwrap_err();
     assert_eq!(read.code(), "STORE_DAMAGED", "{read}");
     let asked = test.store.commit(vec![write(enqueue(1, plain()))].into());

@@ -1,22 +1,23 @@
 //! `windlass doctor`: is the database as it should be? Each finding says what to do about it.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
 use windlass_store::{
-    Error,
     check::{Report, Rule},
     sqlite,
 };
 
-use super::{Output, exit, output};
+use super::{
+    Output, exit, output,
+    store::{self, StoreArg},
+};
 
 #[derive(Args)]
 pub(crate) struct Doctor {
-    /// The database: sqlite:FILE.
-    #[arg(long, env = "WINDLASS_STORE", default_value = "sqlite:windlass.db")]
-    store: String,
+    #[command(flatten)]
+    store: StoreArg,
     /// Read the whole history: every job, every event, every dead letter, against every rule.
     #[arg(long)]
     deep: bool,
@@ -42,35 +43,22 @@ struct Finding {
 }
 
 pub(crate) fn run(command: &Doctor, format: Output) -> ExitCode {
-    let Some(path) = command.store.strip_prefix("sqlite:").map(PathBuf::from) else {
-        let message =
-            format!("{:?} is no store that I know.\nTry --store sqlite:FILE.", command.store);
-        return exit::fail(exit::USAGE, &message);
+    let path = match command.store.existing() {
+        Ok(path) => path,
+        Err(code) => return code,
     };
-    if !path.is_file() {
-        let message = format!(
-            "there is no database file {:?}.\nName another one with --store sqlite:FILE.",
-            path.display().to_string()
-        );
-        return exit::fail(exit::NOT_FOUND, &message);
-    }
     if !command.deep {
         let message = "only the deep check is there so far.\nTry `windlass doctor --deep`.";
         return exit::fail(exit::USAGE, message);
     }
     match sqlite::check(&path) {
         Ok(report) => tell(&report, format),
-        Err(error) => exit::fail(exit::FAILED, &told(&error)),
+        Err(error) => store::fail(&error),
     }
 }
 
 fn tell(report: &Report, format: Output) -> ExitCode {
-    let text = match format {
-        Output::Table => format!("{report}\n{}", advice(report)),
-        Output::Json => pretty(&findings(report)) + "\n",
-        Output::Jsonl => plain(&findings(report)) + "\n",
-    };
-    output::print(&text);
+    output::show(format, &format!("{report}\n{}", advice(report)), &findings(report));
     if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) }
 }
 
@@ -100,17 +88,4 @@ fn findings(report: &Report) -> Findings {
         violations: report.violations.iter().map(finding).collect(),
         more: report.more,
     }
-}
-
-fn pretty(findings: &Findings) -> String {
-    serde_json::to_string_pretty(findings).expect("findings are plain data")
-}
-
-fn plain(findings: &Findings) -> String {
-    serde_json::to_string(findings).expect("findings are plain data")
-}
-
-/// The error with its causes, and what to do.
-fn told(error: &Error) -> String {
-    format!("{}\n{}", exit::chain(error), error.info().remedy)
 }

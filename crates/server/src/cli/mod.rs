@@ -1,11 +1,15 @@
 //! The command line: what a person types. Data goes to stdout, all else to stderr.
 
+mod backup;
 #[cfg(unix)]
 mod bench;
 mod doctor;
 mod exit;
 mod explain;
 mod output;
+mod progress;
+mod restore;
+mod store;
 
 use std::process::ExitCode;
 
@@ -39,6 +43,10 @@ enum Command {
     Explain(explain::Explain),
     /// Check that a database is as it should be.
     Doctor(doctor::Doctor),
+    /// Copy a database to a file, while it is served or not.
+    Backup(backup::Backup),
+    /// Put a backup in the place of a database that is not being served.
+    Restore(restore::Restore),
     #[cfg(unix)]
     Bench(bench::Bench),
 }
@@ -48,6 +56,8 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
     match cli.command {
         Command::Explain(command) => explain::run(&command, cli.output),
         Command::Doctor(command) => doctor::run(&command, cli.output),
+        Command::Backup(command) => backup::run(&command, cli.output),
+        Command::Restore(command) => restore::run(&command, cli.output),
         #[cfg(unix)]
         Command::Bench(command) => bench::run(&command, cli.output),
     }

@@ -2,6 +2,20 @@
 
 use std::io::{self, Write as _};
 
+use serde::Serialize;
+
+use super::Output;
+
+/// Prints a result: the text for people, or the value for programs.
+pub(crate) fn show(format: Output, text: &str, value: &impl Serialize) {
+    let expected = "results are plain data";
+    match format {
+        Output::Table => print(text),
+        Output::Json => print(&(serde_json::to_string_pretty(value).expect(expected) + "\n")),
+        Output::Jsonl => print(&(serde_json::to_string(value).expect(expected) + "\n")),
+    }
+}
+
 /// Prints a text. Whoever closes the pipe early (`| head`) has what they want: that is no error.
 pub(crate) fn print(text: &str) {
     let mut stdout = io::stdout().lock();

@@ -76,8 +76,7 @@ CREATE TABLE jobs (
     idempotency_key   TEXT,
     payload_digest    BLOB    NOT NULL CHECK (length(payload_digest) = 32),
     trace_id          ANY     NOT NULL,
-    dlq_id            BLOB    REFERENCES dlq_items (id) DEFERRABLE INITIALLY DEFERRED
-        CHECK ((dlq_id IS NOT NULL) = (state = 'failed')),
+    dlq_id            BLOB    CHECK ((dlq_id IS NOT NULL) = (state = 'failed')),
     -- What is rarely asked for and what rarely happens, as JSON; null if all is as usual.
     options           TEXT,
     rest              TEXT,
@@ -85,7 +84,10 @@ CREATE TABLE jobs (
     -- move to job_log.
     history           BLOB    NOT NULL CHECK (length(history) >= 40),
     -- A small payload; a large one stands in payloads, so that an update need not copy it.
-    payload           TEXT
+    payload           TEXT,
+    -- A failed job has its letter. With the job's id in it, so that whoever deletes a letter finds the job by
+    -- the index of ids: one on dlq_id would be opened by every insert.
+    FOREIGN KEY (id, dlq_id) REFERENCES dlq_items (job_id, id) DEFERRABLE INITIALLY DEFERRED
 ) STRICT;
 
 -- Invariant 5: one key, one job. Serves the look-up of a key. A job's own id is unique already.
@@ -101,6 +103,14 @@ CREATE INDEX jobs_retry ON jobs (group_id, next_retry_at) WHERE next_retry_at IS
 CREATE INDEX jobs_leased ON jobs (lease_session) WHERE lease_session IS NOT NULL;
 -- Serves timers.
 CREATE INDEX jobs_timer ON jobs (timer_at) WHERE timer_at IS NOT NULL;
+
+-- Who was made by whom. Serves retention, for a job has to stay while a child of it is not at its end. A table,
+-- because an index of jobs would be opened by every insert, and few jobs have a parent.
+CREATE TABLE children (
+    parent BLOB    NOT NULL CHECK (length(parent) = 16),
+    seq    INTEGER NOT NULL,
+    PRIMARY KEY (parent, seq)
+) STRICT, WITHOUT ROWID;
 
 -- Large payloads.
 CREATE TABLE payloads (
@@ -134,6 +144,18 @@ CREATE TABLE job_log (
     PRIMARY KEY (seq, log_id)
 ) STRICT, WITHOUT ROWID;
 
+-- Jobs that retention has taken, for as long as the log speaks of them.
+CREATE TABLE pruned (
+    id       BLOB    PRIMARY KEY CHECK (length(id) = 16),
+    at       INTEGER NOT NULL,
+    -- How long before that it had to be at its end.
+    least_ms INTEGER NOT NULL CHECK (least_ms >= 0),
+    -- The number of its last event.
+    version  INTEGER NOT NULL CHECK (version >= 1),
+    -- How many log rows still speak of it.
+    rows     INTEGER NOT NULL CHECK (rows >= 1)
+) STRICT, WITHOUT ROWID;
+
 -- Tasks that were named. They outlive their jobs.
 CREATE TABLE tasks (
     tenant       TEXT    NOT NULL,
@@ -151,7 +173,9 @@ CREATE TABLE dlq_items (
     created_at INTEGER NOT NULL,
     requeued_as BLOB   CHECK ((requeued_as IS NOT NULL) = (state = 'requeued')),
     closed_at  INTEGER CHECK ((closed_at IS NOT NULL) = (state = 'discarded' OR state = 'requeued')),
-    letter     TEXT    NOT NULL
+    letter     TEXT    NOT NULL,
+    -- What a failed job refers to.
+    UNIQUE (job_id, id)
 ) STRICT, WITHOUT ROWID;
 
 -- Serves the list of dead letters, newest first.
@@ -236,4 +260,6 @@ SELECT log.id + line.key                  AS number,
        coalesce(line.value ->> 9, line.value ->> 'actor')     AS actor,
        coalesce(line.value ->> 10, line.value ->> 'trace_id') AS trace_id,
        iif(line.type = 'object', line.value, line.value -> 11) AS fact
-FROM log, json_each(log.events) AS line;
+FROM log, json_each(log.events) AS line
+-- A line that retention took leaves null.
+WHERE line.type <> 'null';

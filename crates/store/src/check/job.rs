@@ -26,6 +26,9 @@ pub(crate) fn check(
     if events.is_some() && version != last {
         add(Rule::Version, format!("has version {version} and {last} events"));
     }
+    if !row.parent_knows {
+        add(Rule::Owner, "has a parent and is not noted as its child".to_owned());
+    }
     letter(row, &mut add);
     payload(row, &mut add);
     reach::check(row, places, events.as_deref().unwrap_or_default(), &mut add);
@@ -71,6 +74,7 @@ fn letter(row: &JobRow, add: &mut impl FnMut(Rule, String)) {
         }
         Some(from) if from.requeued_as == Some(row.job.id) => {}
         Some(_) => add(Rule::Requeued, format!("took over {letter}, which names another")),
+        None if row.origin_forgotten => {}
         None => add(Rule::Requeued, format!("took over {letter}, which is not there")),
     }
 }

@@ -131,6 +131,7 @@ fn requeued(row: &LetterRow, add: &mut impl FnMut(Rule, String)) {
             add(Rule::Tenant, format!("has a letter taken over by {}, of another tenant", heir.id));
         }
         Some(heir) if Some(heir.id) == named => {}
+        None if named.is_some() && row.heir_forgotten => {}
         _ => {
             add(
                 Rule::Requeued,

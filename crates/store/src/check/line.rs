@@ -39,6 +39,11 @@ pub(super) fn job_of(text: &str) -> Option<JobId> {
     format!("{}{}", JobId::PREFIX, text.get(2..28)?).parse().ok()
 }
 
+/// The number of an event and the state that it led to, whatever job it speaks of.
+pub(super) fn number_and_state(text: &str) -> Option<(u64, State)> {
+    serde_json::from_str::<Parts<'_>>(text).ok().map(|parts| (parts.1, parts.4))
+}
+
 /// Reads a line whole. The spec of its job stands in the job's row.
 pub(super) fn read(line: &Line, spec: &Arc<Spec>) -> Result<Told, String> {
     let parts: Parts<'_> = serde_json::from_str(&line.text).map_err(|error| error.to_string())?;

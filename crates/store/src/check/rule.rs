@@ -37,10 +37,12 @@ rules! {
     Integrity = "integrity",
     /// Every row and every line can be read.
     Readable = "readable",
-    /// Nothing stands alone: lines, payloads, outputs and approvals belong to something that is there.
+    /// Nothing stands alone: lines, payloads, outputs, children and approvals belong to something that is there.
     Owner = "owner",
-    /// Event numbers of the store have no gap.
+    /// Event numbers of the store have no gap, but for what retention took.
     LogContiguous = "log_contiguous",
+    /// Retention took whole jobs that were at their end for long enough, and nothing else.
+    Retention = "retention",
     /// A job points to exactly the log rows that speak of it.
     LogPointers = "log_pointers",
     /// Time never goes back.

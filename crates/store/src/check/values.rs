@@ -1,6 +1,6 @@
 //! What a backend hands to the rules: rows as plain values, whatever database they stood in.
 
-use std::{collections::HashMap, fmt};
+use std::{collections::HashMap, fmt, time::Duration};
 
 use windlass_kernel::{Approval, DeadLetter, DlqId, Job, JobId, LetterState, TenantId, Timestamp};
 
@@ -47,6 +47,17 @@ impl fmt::Display for Line {
     }
 }
 
+/// A job that retention has taken.
+pub(crate) struct PrunedRow {
+    pub(crate) at: Timestamp,
+    /// How long before that it had to be at its end.
+    pub(crate) least: Duration,
+    /// The number of its last event.
+    pub(crate) version: u64,
+    /// How many log rows still speak of it.
+    pub(crate) rows: u64,
+}
+
 /// What one log row says.
 pub(crate) struct Spoken<'a> {
     /// Of jobs.
@@ -90,10 +101,14 @@ pub(crate) struct JobRow {
     /// What stands in the outputs of its current attempt.
     pub(crate) result: Option<String>,
     pub(crate) remaining: Option<String>,
+    /// Is it noted as a child of its parent, if it has one?
+    pub(crate) parent_knows: bool,
     /// How many dead letters name it.
     pub(crate) letters: u64,
     /// For a job that took over from a letter: what that letter says, if it is there.
     pub(crate) came_from: Option<CameFrom>,
+    /// Can retention have taken that letter?
+    pub(crate) origin_forgotten: bool,
 }
 
 /// What a row says of its lease. Both are set, or none.
@@ -143,5 +158,7 @@ pub(crate) struct LetterRow {
     pub(crate) job: Option<Job>,
     /// The job that took over, if it is there.
     pub(crate) heir: Option<Job>,
+    /// Can retention have taken the job that took over?
+    pub(crate) heir_forgotten: bool,
     pub(crate) approvals: Vec<Approval>,
 }

@@ -11,16 +11,19 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Row, Rows, params};
 use windlass_kernel::JobId;
 
 use self::rows::{
-    JOBS, JobReader, LETTERS, RESULTS, group_of, inbox_pair_of, key_of, letter_of, line_of, run_of,
+    JOBS, JobReader, LETTERS, PrunedReader, RESULTS, group_of, inbox_pair_of, key_of, letter_of,
+    line_of, run_of,
 };
 use super::{
     SqlResult, classify,
     load::{TaskName, u128_of},
+    read::read_feed_from,
 };
 use crate::{
     Error,
     check::{
-        KeyCheck, LogCheck, Report, Rule, RunCheck, check_inbox, check_job, check_letter,
+        KeyCheck, LogCheck, Report, Rule, RunCheck, check_gone, check_inbox, check_job, check_left,
+        check_letter,
         values::{Line, LogRow, Places, Run},
     },
 };
@@ -53,6 +56,7 @@ fn check_all(connection: &Connection, report: &mut Report) -> SqlResult<()> {
     connection.execute_batch(SORTING)?;
     sort_log(connection, report)?;
     check_jobs(connection, &places, report)?;
+    check_pruned(connection, report)?;
     check_runs(connection, report)?;
     check_keys(connection, report)?;
     check_letters(connection, report)?;
@@ -76,6 +80,11 @@ fn check_integrity(connection: &Connection, report: &mut Report) -> SqlResult<()
 /// Rows that belong to nothing.
 const WITHOUT_OWNER: &[(&str, &str)] = &[
     ("payloads", "SELECT count(*) FROM payloads WHERE seq NOT IN (SELECT seq FROM jobs)"),
+    (
+        "children",
+        "SELECT count(*) FROM children
+         WHERE seq NOT IN (SELECT seq FROM jobs WHERE options ->> 'parent' IS NOT NULL)",
+    ),
     ("outputs", "SELECT count(*) FROM outputs WHERE seq NOT IN (SELECT seq FROM jobs)"),
     ("log pointers", "SELECT count(*) FROM job_log WHERE seq NOT IN (SELECT seq FROM jobs)"),
     ("approvals", "SELECT count(*) FROM approvals WHERE dlq_id NOT IN (SELECT id FROM dlq_items)"),
@@ -119,7 +128,7 @@ const SORT_LINE: &str =
 
 /// Checks the log in its order, and puts its lines aside for their jobs and for the inbox.
 fn sort_log(connection: &Connection, report: &mut Report) -> SqlResult<()> {
-    let mut log = LogCheck::default();
+    let mut log = LogCheck::new(read_feed_from(connection)?);
     let mut statement = connection.prepare(LOG)?;
     let mut sort = connection.prepare(SORT_LINE)?;
     let mut sort_told = connection.prepare(SORT_TOLD)?;
@@ -138,6 +147,7 @@ fn sort_log(connection: &Connection, report: &mut Report) -> SqlResult<()> {
             sort_told.execute(params![event, log_row.id, tenant, at.as_micros(), line])?;
         }
     }
+    log.finish(report);
     Ok(())
 }
 
@@ -151,12 +161,13 @@ fn check_jobs(connection: &Connection, places: &Places, report: &mut Report) -> 
     let mut statement = connection.prepare(LINES)?;
     let mut lines = Lines::new(statement.query([])?)?;
     let mut reader = JobReader::new(connection)?;
+    let mut pruned = PrunedReader::new(connection)?;
     let mut sort = connection.prepare(SORT_RUN)?;
     let mut statement = connection.prepare(JOBS)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let id = JobId::from_u128(u128_of(row, 1)?);
-        lines.skip_to(Some(id), report)?;
+        lines.skip_to(Some(id), &mut pruned, report)?;
         let lines = lines.take(id)?;
         let Some(job) = readable(reader.job_row(row), &format!("{id}"), report)? else { continue };
         if let Some(run) = check_job(&job, &lines, places, report) {
@@ -166,7 +177,7 @@ fn check_jobs(connection: &Connection, places: &Places, report: &mut Report) -> 
             sort.execute(params![job, tenant, task, first, last, ended])?;
         }
     }
-    lines.skip_to(None, report)
+    lines.skip_to(None, &mut pruned, report)
 }
 
 fn job_task(task: &str) -> TaskName<'_> {
@@ -201,18 +212,39 @@ impl<'a> Lines<'a> {
     }
 
     /// Passes the lines before this job, or all: they speak of jobs that are not there.
-    fn skip_to(&mut self, id: Option<JobId>, report: &mut Report) -> SqlResult<()> {
+    fn skip_to(
+        &mut self,
+        id: Option<JobId>,
+        pruned: &mut PrunedReader<'_>,
+        report: &mut Report,
+    ) -> SqlResult<()> {
         while let Some((stray, _)) = self.next.as_ref().filter(|next| Some(next.0) != id) {
             if id.is_some_and(|id| *stray > id) {
                 break;
             }
             let stray = *stray;
             let lines = self.take(stray)?;
-            let sentence = "is spoken of in the log and is not there";
-            report.add_job(Rule::Owner, stray, sentence, &lines, None);
+            check_gone(stray, pruned.row(stray)?.as_ref(), &lines, report);
         }
         Ok(())
     }
+}
+
+const PRUNED_AND_THERE: &str = "SELECT id FROM pruned WHERE id IN (SELECT id FROM jobs)";
+const PRUNED_WITHOUT_LINES: &str =
+    "SELECT id FROM pruned WHERE id NOT IN (SELECT job FROM temp.lines)";
+
+fn check_pruned(connection: &Connection, report: &mut Report) -> SqlResult<()> {
+    for (sql, what) in
+        [(PRUNED_AND_THERE, "is there"), (PRUNED_WITHOUT_LINES, "no line speaks of it any more")]
+    {
+        let mut statement = connection.prepare(sql)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            check_left(JobId::from_u128(u128_of(row, 0)?), what, report);
+        }
+    }
+    Ok(())
 }
 
 /// Runs of named tasks, with the job that a task was first, if a job id was named.

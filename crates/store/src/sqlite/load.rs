@@ -200,7 +200,7 @@ const TASK_JOBS: &str = "
     WHERE tenant = ?1 AND task_id = ?2
     ORDER BY attempt DESC LIMIT 2";
 
-fn load_task(
+pub(super) fn load_task(
     connection: &Connection,
     tenant: TenantId,
     task_id: TaskId,

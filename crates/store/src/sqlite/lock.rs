@@ -18,7 +18,7 @@ use crate::{Error, Owner};
 /// A database that is ours until this is dropped.
 #[derive(Debug)]
 pub(super) struct Lock {
-    _file: File,
+    file: File,
 }
 
 impl Lock {
@@ -40,7 +40,15 @@ impl Lock {
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         write_owner(&mut file, address).map_err(failed)?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
+    }
+}
+
+impl Drop for Lock {
+    /// Closing the file would do, but for a process that this one is just starting: it has a copy of every
+    /// handle until its program begins, and a copy keeps the lock.
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
     }
 }
 

@@ -7,8 +7,10 @@
 //! Other connections of the process may write to tables of their own, and to one of ours: the inbox. What
 //! they leave there the writer promotes (`inbox`), and a thread notices it (`wake`).
 
+mod backup;
 mod check;
 mod claim;
+mod copy;
 mod inbox;
 mod load;
 mod lock;
@@ -18,7 +20,10 @@ mod open;
 mod packed;
 mod read;
 mod readers;
+mod restore;
+mod retention;
 mod save;
+mod thin;
 mod wake;
 mod work;
 mod writer;
@@ -26,11 +31,16 @@ mod writer;
 use std::{path::PathBuf, sync::Arc};
 
 use rusqlite::{Connection, ErrorCode, ffi};
-use windlass_kernel::{Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Timestamp};
+use windlass_kernel::{
+    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Timestamp,
+};
 
 pub use self::{
+    backup::{BackedUp, BackupOptions, backup},
     check::check,
+    copy::Copied,
     inbox::{EnqueueInError, enqueue_in},
+    restore::{Restored, restore},
 };
 use self::{
     lock::Lock, names::Stored, open::Opened, readers::Readers, wake::Watch, writer::WriterThread,
@@ -38,7 +48,7 @@ use self::{
 use crate::{
     Error, Replies, Store, StoreFuture, Write,
     read::{
-        Cursor, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
+        Cursor, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page, Pruned,
         SessionView,
     },
 };
@@ -181,6 +191,10 @@ impl Store for Sqlite {
     fn inbox_result(&self, id: JobId) -> StoreFuture<'_, Option<InboxResult>> {
         let read = move |snapshot: &Connection| Ok(Ok(inbox::read_result(snapshot, id)?));
         Box::pin(self.read_of(id, Option::is_none, read))
+    }
+
+    fn prune(&self, retention: Retention, max: usize) -> StoreFuture<'_, Pruned> {
+        Box::pin(self.writer.prune(retention, max))
     }
 
     fn counts(&self) -> StoreFuture<'_, Vec<(String, String, u64)>> {

@@ -25,7 +25,7 @@ use crate::{Error, migrate};
 const LIBRARY_MIN: i32 = 3_051_003;
 
 /// How long a write waits for someone else's lock, such as that of a shell with an open transaction.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A database that is ours, up to date and set up.
 pub(super) struct Opened {
@@ -75,7 +75,7 @@ fn check_library(path: &Path, version: i32) -> Result<(), Error> {
 }
 
 /// The path without links, so that one file has one lock whatever it is called.
-fn real_path(path: &Path) -> Result<PathBuf, Error> {
+pub(super) fn real_path(path: &Path) -> Result<PathBuf, Error> {
     let failed = |why: &str| Error::open(path, why);
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => Err(failed("it is a folder")),
@@ -121,6 +121,16 @@ pub(super) const INCARNATION: &str = "SELECT value FROM meta WHERE name = 'incar
 
 /// Refuses what is not ours, newer, or has lost something. It gives back the schema's version.
 fn look(path: &Path, connection: &Connection, noted: Option<&Noted>) -> Result<u32, Error> {
+    let version = schema_version(path, connection)?;
+    migrate::missing(migrate::SQLITE, version)?;
+    let read = |error| failed(path, error);
+    let stored = if version > 0 { read_identity(connection).map_err(read)? } else { None };
+    mark::check(path, noted, stored.as_ref())?;
+    Ok(version)
+}
+
+/// The newest migration in the database; 0 if it is empty. The database of another program is refused.
+pub(super) fn schema_version(path: &Path, connection: &Connection) -> Result<u32, Error> {
     let read = |error| failed(path, error);
     let version = connection.pragma_query_value(None, "user_version", |row| row.get(0));
     let version: u32 = version.map_err(read)?;
@@ -128,14 +138,11 @@ fn look(path: &Path, connection: &Connection, noted: Option<&Noted>) -> Result<u
     if version > 0 && !has_meta {
         return Err(Error::open(path, "it is the database of another program"));
     }
-    migrate::missing(migrate::SQLITE, version)?;
-    let stored = if version > 0 { read_identity(connection).map_err(read)? } else { None };
-    mark::check(path, noted, stored.as_ref())?;
     Ok(version)
 }
 
 /// Which store it is and how far it came. A database that was never opened to the end has no id.
-fn read_identity(connection: &Connection) -> SqlResult<Option<Noted>> {
+pub(super) fn read_identity(connection: &Connection) -> SqlResult<Option<Noted>> {
     let store: Option<String> = connection.query_row(STORE_ID, [], |row| row.get(0)).optional()?;
     let event: Option<u64> = connection.query_row(LAST_EVENT, [], |row| row.get(0)).optional()?;
     let incarnation = connection.query_row(INCARNATION, [], |row| row.get(0)).optional()?;
@@ -210,7 +217,7 @@ fn settle_identity(connection: &Connection, noted: Option<&Noted>) -> SqlResult<
 }
 
 /// What an error means while a file is being opened.
-fn failed(path: &Path, error: rusqlite::Error) -> Error {
+pub(super) fn failed(path: &Path, error: rusqlite::Error) -> Error {
     if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) {
         return Error::open(path, "it is not a database");
     }

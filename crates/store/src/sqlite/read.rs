@@ -121,6 +121,14 @@ const FEED: &str = "
     SELECT id, at, tenant, events FROM log
     WHERE id >= coalesce((SELECT max(id) FROM log WHERE id <= ?1 + 1), 0) ORDER BY id LIMIT ?2";
 
+const FEED_FROM: &str = "SELECT value FROM meta WHERE name = 'feed_from'";
+
+/// From this number on no event was ever taken out.
+pub(super) fn read_feed_from(connection: &Connection) -> SqlResult<u64> {
+    let mut from = connection.prepare_cached(FEED_FROM)?;
+    Ok(from.query_row([], |row| row.get(0)).optional()?.unwrap_or(1))
+}
+
 /// Events after a number, in the order of the store. There is one writer, so a number that is there
 /// will never have another before it.
 pub(super) fn read_feed(
@@ -128,6 +136,10 @@ pub(super) fn read_feed(
     after: u64,
     rows: u32,
 ) -> SqlResult<Result<Vec<FeedEvent>, Error>> {
+    let from = read_feed_from(connection)?;
+    if after.saturating_add(1) < from {
+        return Ok(Err(Error::FeedGone { from }));
+    }
     let mut statement = connection.prepare_cached(FEED)?;
     let mut found = statement.query(params![after, rows])?;
     let mut feed = Vec::new();

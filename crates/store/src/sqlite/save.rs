@@ -108,19 +108,24 @@ fn save_log(
 /// How many jobs one statement inserts: starting a statement costs as much as a third of a row.
 const INSERT_ROWS: usize = 8;
 
-/// A statement that inserts so many jobs.
-fn insert_sql(rows: usize) -> String {
-    const COLUMNS: &str = "
-        id, tenant, group_id, state, rank, version, attempt, retry_count, max_retries, epoch,
-        created_at, updated_at, started_at, next_retry_at, timer_at, lease_session, lease, task_id,
-        idempotency_scope, idempotency_key, payload_digest, trace_id, dlq_id, options, rest, history,
-        payload";
-    let row = format!("({})", vec!["?"; INSERT_COLUMNS].join(", "));
-    format!("INSERT INTO jobs ({COLUMNS}) VALUES {}", vec![row; rows].join(", "))
-}
+const INSERT: &str = "
+    INSERT INTO jobs (id, tenant, group_id, state, rank, version, attempt, retry_count, max_retries,
+        epoch, created_at, updated_at, started_at, next_retry_at, timer_at, lease_session, lease,
+        task_id, idempotency_scope, idempotency_key, payload_digest, trace_id, dlq_id, options, rest,
+        history, payload)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
+        ?21, ?22, ?23, ?24, ?25, ?26, ?27)";
 
 const INSERT_COLUMNS: usize = 27;
 
+/// [`INSERT`], for as many jobs as go together.
+static INSERT_MANY: LazyLock<String> = LazyLock::new(|| {
+    let (head, _) = INSERT.split_once("VALUES").expect("it has values");
+    let row = format!("(?{})", ", ?".repeat(INSERT_COLUMNS - 1));
+    format!("{head}VALUES {row}{}", format!(", {row}").repeat(INSERT_ROWS - 1))
+});
+
+const INSERT_CHILD: &str = "INSERT INTO children (parent, seq) VALUES (?1, ?2)";
 const INSERT_PAYLOAD: &str = "INSERT INTO payloads (seq, payload) VALUES (?1, ?2)";
 
 fn insert_jobs(
@@ -129,9 +134,8 @@ fn insert_jobs(
     rows: &mut IdMap<Row<Place>>,
     names: &mut Names,
 ) -> SqlResult<()> {
-    static MANY: LazyLock<String> = LazyLock::new(|| insert_sql(INSERT_ROWS));
-    static ONE: LazyLock<String> = LazyLock::new(|| insert_sql(1));
-    let (mut many, mut one) = (connection.prepare_cached(&MANY)?, connection.prepare_cached(&ONE)?);
+    let (mut many, mut one) =
+        (connection.prepare_cached(&INSERT_MANY)?, connection.prepare_cached(INSERT)?);
     for created in changes.created.chunks(INSERT_ROWS) {
         // A payload that is copied from a job of this commit has to be stored before.
         let is_given = |(_, payload): &_| matches!(payload, NewPayload::Given(_));
@@ -176,7 +180,12 @@ fn insert_together(
     insert.raw_execute()?;
     let last = connection.last_insert_rowid();
     for (before, (id, _)) in (0..).zip(created.iter().rev()) {
-        rows.get_mut(id).expect("it was just created").place.seq = last - before;
+        let Row { job, place, .. } = rows.get_mut(id).expect("it was just created");
+        place.seq = last - before;
+        if let Some(parent) = job.spec.parent {
+            let row = params![parent.as_u128().to_be_bytes(), place.seq];
+            connection.prepare_cached(INSERT_CHILD)?.execute(row)?;
+        }
     }
     for (id, payload) in large {
         let row = params![rows[&id].place.seq, payload];
@@ -204,7 +213,7 @@ fn session_of(job: &Job, names: &Names) -> Option<i64> {
     Some(names.session_of(&lease.worker).expect("a session is saved before its leases").0)
 }
 
-/// Binds the columns of a new job, in the order of [`insert_sql`].
+/// Binds the columns of a new job, in the order of [`INSERT`].
 fn bind_job(
     row: &mut Binding<'_, '_>,
     job: &Job,

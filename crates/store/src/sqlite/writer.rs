@@ -9,6 +9,7 @@
 
 use std::{
     future::{Future as _, poll_fn},
+    mem,
     pin::{Pin, pin},
     sync::{Arc, mpsc as blocking},
     task::{Poll, ready},
@@ -18,7 +19,7 @@ use std::{
 
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, config::DbConfig};
 use tokio::sync::{mpsc, oneshot};
-use windlass_kernel::{Answer, JobId, Op, Refusal, TenantId, Timestamp, WorkerId};
+use windlass_kernel::{Answer, JobId, Op, Refusal, Retention, TenantId, Timestamp, WorkerId};
 
 use super::{
     Clock, SqlResult, claim, classify, inbox,
@@ -26,12 +27,14 @@ use super::{
     mark::{Mark, Point},
     names::Names,
     open::{INCARNATION, SET_INCARNATION},
+    retention::{self, Sweep},
     save,
     work::{Held, Work},
 };
 use crate::{
     ClaimMany, Error, IdMap, Replies, Reply, Write,
     commit::{Changes, Granted, Needs, Row},
+    read::Pruned,
 };
 
 /// How many batches may wait for the writer. The Committer keeps few in flight.
@@ -46,6 +49,7 @@ pub(super) struct WriterThread {
 /// What the writer is asked to do.
 enum Request {
     Commit(Arc<Vec<Write>>, oneshot::Sender<Result<Written, Error>>),
+    Prune(Retention, usize, oneshot::Sender<Result<Pruned, Error>>),
     RaiseIncarnation(blocking::Sender<Result<(), Error>>),
 }
 
@@ -61,20 +65,34 @@ impl WriterThread {
 
     /// Has a batch written.
     pub(super) async fn commit(&self, writes: Arc<Vec<Write>>) -> Result<Replies, Error> {
-        let (answer, mut answered) = oneshot::channel();
+        let (answer, answered) = oneshot::channel();
+        Ok(self.ask(Request::Commit(writes, answer), answered).await?.replies)
+    }
+
+    /// Has one step of retention made.
+    pub(super) async fn prune(&self, retention: Retention, max: usize) -> Result<Pruned, Error> {
+        let (answer, answered) = oneshot::channel();
+        self.ask(Request::Prune(retention, max, answer), answered).await
+    }
+
+    async fn ask<T>(
+        &self,
+        request: Request,
+        mut answered: oneshot::Receiver<Result<T, Error>>,
+    ) -> Result<T, Error> {
         let requests = self.requests();
-        requests.send(Request::Commit(writes, answer)).await.map_err(|_| ended())?;
+        requests.send(request).await.map_err(|_| ended())?;
         // A request that comes in while the writer ends is neither read nor dropped: so look at both.
         let mut closed = pin!(requests.closed());
-        let written = poll_fn(|context| {
+        poll_fn(|context| {
             if let Poll::Ready(result) = Pin::new(&mut answered).poll(context) {
                 return Poll::Ready(result.unwrap_or_else(|_| Err(ended())));
             }
             ready!(closed.as_mut().poll(context));
             // It may have answered just before it ended.
             Poll::Ready(answered.try_recv().unwrap_or_else(|_| Err(ended())))
-        });
-        Ok(written.await?.replies)
+        })
+        .await
     }
 
     /// Has a new incarnation begun.
@@ -133,6 +151,9 @@ struct Writer {
     clock: Clock,
     names: Names,
     held: Held,
+    sweep: Sweep,
+    /// The greatest id of a job that is forgotten while the log still speaks of it.
+    last_pruned: Option<JobId>,
     /// A transaction failed: what was remembered may be what was not written.
     is_unsure: bool,
     last_event: u64,
@@ -160,13 +181,16 @@ impl Writer {
         let incarnation = incarnation.map_err(classify)?.unwrap_or(0);
         let newest = connection.query_row(NEWEST, [], |row| load::u128_of(row, 0));
         let newest = JobId::from_u128(newest.map_err(classify)?);
-        let (held, is_unsure) = (Held::default(), false);
+        let last_pruned = retention::load_last_pruned(&connection).map_err(classify)?;
+        let (held, sweep, is_unsure) = (Held::default(), Sweep::default(), false);
         Ok(Self {
             connection,
             mark,
             clock,
             names,
             held,
+            sweep,
+            last_pruned,
             is_unsure,
             last_event,
             last_now,
@@ -182,6 +206,11 @@ impl Writer {
                 Request::Commit(writes, answer) => tell(self.commit(&writes), |result| {
                     let _ = answer.send(result);
                 }),
+                Request::Prune(retention, max, answer) => {
+                    tell(self.prune(&retention, max), |result| {
+                        let _ = answer.send(result);
+                    })
+                }
                 Request::RaiseIncarnation(answer) => tell(self.raise_incarnation(), |result| {
                     let _ = answer.send(result);
                 }),
@@ -204,6 +233,23 @@ impl Writer {
         self.incarnation = next;
         self.note();
         Ok(())
+    }
+
+    /// One step of retention, one transaction. It writes no event. After an error the pass begins anew.
+    fn prune(&mut self, retention: &Retention, max: usize) -> Result<Pruned, Error> {
+        let now = (self.clock)().max(self.last_now);
+        let sweep = mem::take(&mut self.sweep);
+        let step = || -> SqlResult<_> {
+            let transaction =
+                self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let (pruned, sweep) = retention::prune(&transaction, sweep, retention, max, now)?;
+            let last_pruned = retention::load_last_pruned(&transaction)?;
+            transaction.commit()?;
+            Ok((pruned, sweep, last_pruned))
+        };
+        let (pruned, sweep, last_pruned) = step().map_err(classify)?;
+        (self.sweep, self.last_pruned, self.last_now) = (sweep, last_pruned, now);
+        Ok(pruned)
     }
 
     /// Marks how far the history went, before anyone is told.
@@ -307,6 +353,12 @@ impl Writer {
         for (write, reply) in writes.iter().zip(&mut replies) {
             match (write.check(), write) {
                 (Err(refusal), _) => *reply = Some(Err(refusal)),
+                (Ok(()), Write::Op { op, .. })
+                    if is_forgotten(&transaction, op, self.last_pruned)? =>
+                {
+                    let job_id = op.new_job_id().expect("only a new id can be taken");
+                    *reply = Some(Err(Refusal::JobExists { job_id }));
+                }
                 (Ok(()), Write::Op { tenant, op }) => {
                     *reply = Some(apply(&transaction, tenant, op, &mut work, now)?);
                 }
@@ -373,6 +425,14 @@ fn tell<T>(result: Result<T, Error>, answer: impl FnOnce(Result<T, Error>)) -> b
     let stops = matches!(result, Err(Error::Stopped(_) | Error::Damaged(_)));
     answer(result);
     !stops
+}
+
+/// Would the op give out the id of a job that was forgotten, while the log still speaks of that job?
+fn is_forgotten(connection: &Connection, op: &Op, last: Option<JobId>) -> SqlResult<bool> {
+    match op.new_job_id() {
+        Some(id) if Some(id) <= last => retention::is_pruned(connection, id),
+        _ => Ok(false),
+    }
 }
 
 /// An op on one job. A claim by name begins a session like any other.

@@ -77,6 +77,11 @@ impl TestStore {
         self.wait(self.store.commit(writes.into()))
     }
 
+    /// Closes the store, and gives back its file, and its folder if it has one of its own.
+    pub fn close(self) -> (PathBuf, Option<TempDir>) {
+        (self.path, self.folder)
+    }
+
     /// One write, alone.
     pub fn write(&self, write: Write) -> Result<Reply, Refusal> {
         self.commit(vec![write]).remove(0)

@@ -5,11 +5,11 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use windlass_kernel::{Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId};
+use windlass_kernel::{Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention};
 use windlass_store::{
     Replies, Store, StoreFuture, Write,
     read::{
-        Cursor, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
+        Cursor, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page, Pruned,
         SessionView,
     },
     sqlite::Sqlite,
@@ -93,6 +93,10 @@ impl Store for Counted {
 
     fn inbox_result(&self, id: JobId) -> StoreFuture<'_, Option<InboxResult>> {
         self.store.inbox_result(id)
+    }
+
+    fn prune(&self, retention: Retention, max: usize) -> StoreFuture<'_, Pruned> {
+        self.store.prune(retention, max)
     }
 
     fn counts(&self) -> StoreFuture<'_, Vec<(String, String, u64)>> {

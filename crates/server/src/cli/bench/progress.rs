@@ -3,21 +3,19 @@
 //! Every loop passes through [`Progress::add`], so every loop ends soon after Ctrl-C, by the way of errors:
 //! stores are closed and temporary files deleted as at any other end.
 
-use std::{
-    env,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use tokio::{
     runtime::Runtime,
     signal::unix::{SignalKind, signal},
 };
 
 use super::error::Error;
+use crate::cli::progress;
 
 /// Clones show and stop the same work. When the last one goes, nothing is left on the screen.
 #[derive(Clone)]
@@ -29,16 +27,7 @@ pub(super) struct Progress {
 impl Progress {
     /// A bar on stderr, if a person looks at it.
     pub(super) fn new() -> Self {
-        let target = if is_plain() {
-            ProgressDrawTarget::hidden()
-        } else {
-            // It hides itself where there is no terminal.
-            ProgressDrawTarget::stderr()
-        };
-        let style = ProgressStyle::with_template("{msg:>24} [{bar:40}] {human_pos} of {human_len}")
-            .expect("the template is well-formed")
-            .progress_chars("=> ");
-        let bar = ProgressBar::with_draw_target(Some(0), target).with_style(style);
+        let bar = progress::bar("{msg:>24} [{bar:40}] {human_pos} of {human_len}");
         Self { bar, stopped: Arc::default() }
     }
 
@@ -70,10 +59,4 @@ impl Progress {
         });
         Ok(())
     }
-}
-
-/// Does the person, or the terminal, want plain text only?
-fn is_plain() -> bool {
-    let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
-    is_set("NO_COLOR") || env::var_os("TERM").is_some_and(|term| term == "dumb")
 }

@@ -1,11 +1,14 @@
 //! Rows of the file as the values that the rules work on.
 
+use std::time::Duration;
+
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Row, types::ValueRef};
 use windlass_kernel::{DlqId, Job, JobId, LetterState, job::Origin};
 
 use crate::{
     check::values::{
-        CameFrom, Group, InboxPair, InboxRow, JobRow, KeyName, LeaseColumns, LetterRow, Line, Run,
+        CameFrom, Group, InboxPair, InboxRow, JobRow, KeyName, LeaseColumns, LetterRow, Line,
+        PrunedRow, Run,
     },
     sqlite::{
         SqlResult,
@@ -14,7 +17,7 @@ use crate::{
             time_or_none, u128_of, unleased_job_of,
         },
         names::Stored,
-        read::read_approvals,
+        read::{read_approvals, read_feed_from},
     },
 };
 
@@ -30,6 +33,7 @@ pub(super) const JOBS: &str = concat!(
 
 const OLDER_LOG_IDS: &str = "SELECT log_id FROM job_log WHERE seq = ?1 ORDER BY log_id";
 const OUTPUT: &str = "SELECT result, remaining FROM outputs WHERE seq = ?1 AND attempt = ?2";
+const IS_CHILD: &str = "SELECT count(*) FROM children WHERE parent = ?1 AND seq = ?2";
 const CAME_FROM: &str = "SELECT tenant, requeued_as FROM dlq_items WHERE id = ?1";
 
 /// Reads what belongs to a job's row and stands elsewhere.
@@ -38,6 +42,8 @@ pub(super) struct JobReader<'a> {
     older_log_ids: CachedStatement<'a>,
     output: CachedStatement<'a>,
     came_from: CachedStatement<'a>,
+    is_child: CachedStatement<'a>,
+    pruned: PrunedReader<'a>,
 }
 
 impl<'a> JobReader<'a> {
@@ -47,6 +53,8 @@ impl<'a> JobReader<'a> {
             older_log_ids: connection.prepare_cached(OLDER_LOG_IDS)?,
             output: connection.prepare_cached(OUTPUT)?,
             came_from: connection.prepare_cached(CAME_FROM)?,
+            is_child: connection.prepare_cached(IS_CHILD)?,
+            pruned: PrunedReader::new(connection)?,
         })
     }
 
@@ -68,7 +76,14 @@ impl<'a> JobReader<'a> {
             result,
             remaining,
             letters: row.get(28)?,
+            parent_knows: self.parent_knows(&job, place.seq)?,
             came_from: self.came_from(&job)?,
+            origin_forgotten: match job.spec.origin {
+                Origin::Requeued(letter) => {
+                    self.pruned.may_be_forgotten(JobId::from_u128(letter.as_u128()))?
+                }
+                Origin::Enqueued | Origin::Rerun(_) => false,
+            },
             job,
         })
     }
@@ -77,6 +92,12 @@ impl<'a> JobReader<'a> {
         let text = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
         let found = self.output.query_row((seq, job.attempt), text).optional()?;
         Ok(found.unwrap_or_default())
+    }
+
+    fn parent_knows(&mut self, job: &Job, seq: i64) -> SqlResult<bool> {
+        let Some(parent) = job.spec.parent else { return Ok(true) };
+        let child = (parent.as_u128().to_be_bytes(), seq);
+        self.is_child.query_row(child, |row| row.get(0))
     }
 
     fn came_from(&mut self, job: &Job) -> SqlResult<Option<CameFrom>> {
@@ -88,6 +109,35 @@ impl<'a> JobReader<'a> {
                 Ok(CameFrom { tenant: row.get(0)?, requeued_as })
             })
             .optional()
+    }
+}
+
+const PRUNED: &str = "SELECT at, least_ms, version, rows FROM pruned WHERE id = ?1";
+
+/// Reads what retention left of a job.
+pub(super) struct PrunedReader<'a> {
+    pruned: CachedStatement<'a>,
+    whole_from: u64,
+}
+
+impl<'a> PrunedReader<'a> {
+    pub(super) fn new(connection: &'a Connection) -> SqlResult<Self> {
+        let whole_from = read_feed_from(connection)?;
+        Ok(Self { pruned: connection.prepare_cached(PRUNED)?, whole_from })
+    }
+
+    pub(super) fn row(&mut self, job: JobId) -> SqlResult<Option<PrunedRow>> {
+        let row = |row: &Row<'_>| {
+            let least = Duration::from_millis(row.get(1)?);
+            Ok(PrunedRow { at: time_of(row, 0)?, least, version: row.get(2)?, rows: row.get(3)? })
+        };
+        self.pruned.query_row([job.as_u128().to_be_bytes()], row).optional()
+    }
+
+    /// Can retention have taken a job that is not there? It knows for as long as the log speaks of it.
+    /// After that nobody knows; but then the log was thinned, which is done for forgotten jobs alone.
+    pub(super) fn may_be_forgotten(&mut self, job: JobId) -> SqlResult<bool> {
+        Ok(self.whole_from > 1 || self.row(job)?.is_some())
     }
 }
 
@@ -171,6 +221,10 @@ pub(super) fn letter_of(connection: &Connection, row: &Row<'_>) -> SqlResult<Let
     let job_id = JobId::from_u128(u128_of(row, 2)?);
     let requeued_as = id_or_none(row, 6)?.map(JobId::from_u128);
     let heir = requeued_as.map(|heir| job_named(connection, heir)).transpose()?;
+    let heir_forgotten = match requeued_as {
+        Some(heir) => PrunedReader::new(connection)?.may_be_forgotten(heir)?,
+        None => false,
+    };
     Ok(LetterRow {
         id,
         tenant: row.get(1)?,
@@ -183,6 +237,7 @@ pub(super) fn letter_of(connection: &Connection, row: &Row<'_>) -> SqlResult<Let
         letter: json_of(row, 8)?,
         job: job_named(connection, job_id)?,
         heir: heir.flatten(),
+        heir_forgotten,
         approvals: read_approvals(connection, id)?,
     })
 }

@@ -14,13 +14,13 @@ use tokio::{
 };
 use windlass_kernel::{
     Actor, Approval, Attempt, By, DeadLetter, DlqId, Epoch, Event, Jitter, Job, JobId, Kind, Op,
-    Payload, Principal, Refusal, TenantId, Timestamp, WorkerId,
+    Payload, Principal, Refusal, Retention, TenantId, Timestamp, WorkerId,
     ops::{Cancel, Enqueue, NewJob, Outcome, Requeue, Settle},
 };
 use windlass_store::{
     Error, Replies, Reply, Store, StoreFuture, Write,
     read::{
-        Cursor, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
+        Cursor, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page, Pruned,
         SessionView,
     },
 };
@@ -180,6 +180,9 @@ impl Store for Fake {
         unasked()
     }
     fn inbox_result(&self, _: JobId) -> StoreFuture<'_, Option<InboxResult>> {
+        unasked()
+    }
+    fn prune(&self, _: Retention, _: usize) -> StoreFuture<'_, Pruned> {
         unasked()
     }
     fn counts(&self) -> StoreFuture<'_, Vec<(String, String, u64)>> {

@@ -1,0 +1,94 @@
+//! `windlass restore`: a backup becomes the database, and says what has to be done next.
+
+use std::{
+    path::PathBuf,
+    process::ExitCode,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use clap::Args;
+use serde::Serialize;
+use windlass_kernel::Timestamp;
+use windlass_store::sqlite::{self, BackupOptions};
+
+use super::{
+    Output, exit, output,
+    progress::{self, size},
+    store::{self, StoreArg},
+};
+
+#[derive(Args)]
+pub(crate) struct Restore {
+    /// The backup.
+    file: PathBuf,
+    #[command(flatten)]
+    store: StoreArg,
+    /// Replace the database if it is there. It is kept under another name.
+    #[arg(long)]
+    force: bool,
+    /// Check the whole history first, as `windlass doctor --deep` does.
+    #[arg(long)]
+    deep: bool,
+}
+
+/// What is there now, for programs.
+#[derive(Serialize)]
+struct Done {
+    store: String,
+    bytes: u64,
+    last_event: u64,
+    incarnation: u32,
+    kept_aside: Option<String>,
+}
+
+pub(crate) fn run(command: &Restore, format: Output) -> ExitCode {
+    let path = match command.store.path() {
+        Ok(path) => path,
+        Err(code) => return code,
+    };
+    if !command.file.is_file() {
+        let message = format!("there is no backup {:?}.", command.file.display().to_string());
+        return exit::fail(exit::NOT_FOUND, &message);
+    }
+    let options = BackupOptions { force: command.force, deep: command.deep };
+    let bar = progress::copy_bar();
+    let mut progress = |copied| progress::show(&bar, copied);
+    let restored = sqlite::restore(&command.file, &path, options, now(), &mut progress);
+    drop(bar);
+    let done = match restored {
+        Ok(done) => done,
+        Err(error) => return store::fail(&error),
+    };
+    let done = Done {
+        store: path.display().to_string(),
+        bytes: done.restored.bytes,
+        last_event: done.restored.last_event,
+        incarnation: done.restored.incarnation,
+        kept_aside: done.kept_aside.map(|path| path.display().to_string()),
+    };
+    output::show(format, &told(&done), &done);
+    ExitCode::SUCCESS
+}
+
+fn told(done: &Done) -> String {
+    let Done { store, bytes, last_event, incarnation, kept_aside } = done;
+    let mut text = format!(
+        "{store} is restored: {}, up to event {last_event}, incarnation {incarnation}.\n",
+        size(*bytes)
+    );
+    if let Some(aside) = kept_aside {
+        text.push_str(&format!("What stood there is kept as {aside}.\n"));
+    }
+    text.push_str(
+        "What happened after the backup is gone. Next:\n  \
+         1. Start Windlass on it. Leases from before are refused with STALE_ATTEMPT.\n  \
+         2. Send again what was accepted after the backup, under the same keys.\n  \
+         3. Let whoever follows the feed read the jobs anew: event numbers go on from the backup.\n",
+    );
+    text
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,134 @@
+//! What a restore replaces, what it keeps, and that no epoch comes twice.
+
+use std::{collections::BTreeSet, fs, time::Duration};
+
+use windlass_kernel::{
+    Epoch, Jitter, JobId, Timestamp,
+    ops::{Expire, Expiry},
+};
+use windlass_store::{Store as _, sqlite};
+
+use crate::{
+    DEEP, FORCE, PLAIN, backup, check_clean, check_refused, common::*, folder, restore, small,
+};
+
+#[test]
+fn a_store_in_use_or_already_there_is_not_replaced() {
+    let (_folder, at) = folder();
+    let (path, copy) = (at.join("w.db"), at.join("copy.db"));
+    let test = TestStore::open(&path).unwrap();
+    test.enqueue(1, plain());
+    backup(&path, &copy, PLAIN).unwrap();
+    for options in [PLAIN, FORCE] {
+        check_refused(restore(&copy, &path, options), "STORE_IN_USE", "process");
+    }
+    test.enqueue(2, plain());
+    drop(test);
+    check_refused(restore(&copy, &path, PLAIN), "FILE_EXISTS", "w.db is there already");
+    check_refused(restore(&copy, &copy, FORCE), "STORE_CANNOT_OPEN", "the backup itself");
+    TestStore::open(&path).unwrap().job(JobId::from_u128(2));
+}
+
+#[test]
+fn what_was_replaced_is_kept_aside_whole() {
+    let (_folder, at) = folder();
+    let (path, copy) = (at.join("w.db"), at.join("copy.db"));
+    let owner = Killed::start(child("child_commits_without_end", &path));
+    backup(&path, &copy, PLAIN).unwrap();
+    drop(owner);
+    assert!(fs::metadata(at.join("w.db-wal")).unwrap().len() > 0, "it has a log");
+    let done = restore(&copy, &path, FORCE).unwrap();
+    assert_eq!(done.kept_aside, Some(at.join("w.db.old-1")));
+    let again = restore(&copy, &path, FORCE).unwrap();
+    assert_eq!(again.kept_aside, Some(at.join("w.db.old-2")));
+    assert!(again.restored.incarnation > done.restored.incarnation);
+    check_clean(&path);
+    // With its log and its mark: nothing that it had acknowledged is missing.
+    let aside = TestStore::open(&at.join("w.db.old-1")).unwrap();
+    assert_eq!(aside.store_incarnation(), 0);
+    let restored = TestStore::open(&path).unwrap();
+    let jobs = |test: &TestStore| test.wait(test.store.counts()).iter().map(|it| it.2).sum::<u64>();
+    assert!(jobs(&aside) > jobs(&restored), "the load went on after the backup");
+}
+
+#[test]
+fn a_restore_that_died_between_the_two_names_can_be_made_again() {
+    // The database has gone, and its log has or has not; both are kept aside.
+    for log_has_gone in [false, true] {
+        let (_folder, at) = folder();
+        let (path, copy) = (at.join("w.db"), at.join("copy.db"));
+        let owner = Killed::start(child("child_commits_without_end", &path));
+        backup(&path, &copy, PLAIN).unwrap();
+        drop(owner);
+        fs::remove_file(&path).unwrap();
+        if log_has_gone {
+            fs::remove_file(at.join("w.db-wal")).unwrap();
+        }
+        let done = restore(&copy, &path, PLAIN).unwrap();
+        assert_eq!(done.kept_aside.is_some(), !log_has_gone);
+        assert!(!at.join("w.db-wal").exists(), "a log of another database was left beside it");
+        check_clean(&path);
+        TestStore::open(&path).unwrap().enqueue(u128::MAX, plain());
+    }
+}
+
+/// Claims the job, and notes its epoch.
+fn claim(test: &TestStore, worker: &str, number: u128, epochs: &mut Vec<u64>) -> u64 {
+    let granted = test.claim(worker, number, 1).remove(0);
+    epochs.push(granted.job.epoch.get());
+    granted.job.epoch.get()
+}
+
+fn lose_lease(test: &TestStore, job_id: JobId) {
+    let (version, jitter) = (test.job(job_id).version, Jitter::NONE);
+    test.op(Expire { job_id, version, what: Expiry::DeadSession, jitter }).unwrap();
+}
+
+#[test]
+fn a_worker_from_before_a_restore_changes_nothing_and_no_epoch_is_granted_twice() {
+    let (_folder, at) = folder();
+    let (path, copy) = (at.join("w.db"), at.join("copy.db"));
+    let (mut epochs, id) = (Vec::new(), JobId::from_u128(1));
+    let test = TestStore::open(&path).unwrap();
+    test.enqueue(1, plain());
+    let old = claim(&test, "w1", 1, &mut epochs);
+    backup(&path, &copy, DEEP).unwrap();
+    lose_lease(&test, id);
+    let lost = claim(&test, "w2", 2, &mut epochs);
+    drop(test);
+
+    for round in 0..3 {
+        restore(&copy, &path, FORCE).unwrap();
+        let test = TestStore::open(&path).unwrap();
+        lose_lease(&test, id);
+        let new = claim(&test, "w3", 10 + round, &mut epochs);
+        for stale in [old, lost] {
+            let epoch = Epoch::new(stale);
+            let refused = test.op(settle(id, epoch, succeeded())).unwrap_err();
+            assert_eq!(refused.code(), "STALE_ATTEMPT");
+        }
+        if round == 2 {
+            test.op(settle(id, Epoch::new(new), succeeded())).unwrap();
+        }
+        drop(test);
+        check_clean(&path);
+    }
+    let different: BTreeSet<u64> = epochs.iter().copied().collect();
+    assert_eq!(different.len(), epochs.len(), "an epoch was granted twice: {epochs:?}");
+}
+
+#[test]
+fn a_backup_that_is_restored_twice_on_empty_disks_grants_no_epoch_twice() {
+    let (_folder, at) = folder();
+    let copy = at.join("copy.db");
+    small(&at.join("w.db"));
+    backup(&at.join("w.db"), &copy, PLAIN).unwrap();
+    let mut incarnations = BTreeSet::new();
+    for hour in 0..3 {
+        let target = at.join(format!("disk-{hour}.db"));
+        let now = Timestamp::from_micros(START).plus(Duration::from_secs(3600 * hour));
+        sqlite::restore(&copy, &target, PLAIN, now, &mut |_| {}).unwrap();
+        incarnations.insert(TestStore::open(&target).unwrap().store_incarnation());
+    }
+    assert_eq!(incarnations.len(), 3, "{incarnations:?}");
+}

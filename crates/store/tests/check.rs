@@ -10,6 +10,7 @@ mod inbox_bugs;
 mod plant;
 #[path = "check/retention_bugs.rs"]
 mod retention_bugs;
+#[allow(dead_code, reason = "each test file uses its part of it")]
 #[path = "check/rich.rs"]
 mod rich;
 #[path = "check/row_bugs.rs"]
@@ -31,6 +32,7 @@ fn a_store_with_a_rich_past_is_its_twin_and_breaks_no_rule() {
     let mut rich = Rich::new();
     rich.live(1, 2_000, 1);
     rich.compare();
+    rich.compare_totals();
     check_healthy(&rich);
 }
 
@@ -40,6 +42,7 @@ fn batches_are_what_their_ops_are() {
         let mut rich = Rich::new();
         rich.live(seed, 1_500, 12);
         rich.compare();
+        rich.compare_totals();
         check_healthy(&rich);
     }
 }

@@ -16,32 +16,37 @@ use std::{
 use common::*;
 use windlass_kernel::{JobId, State};
 use windlass_store::{Reply, Store as _, sqlite::check};
-use windlass_testkit::random;
+use windlass_testkit::random::{self, Chance};
 
-/// How often the process is killed.
-const KILLS: u32 = 20;
+/// How often the process is killed with one store. All of a store is looked at after each kill, so a long
+/// run takes many stores.
+const KILLS: u64 = 20;
 
 #[test]
 fn nothing_that_was_acknowledged_is_lost() {
+    let mut chance = Chance::new(u64::from_be_bytes(random::seed()[..8].try_into().unwrap()));
+    let stores = random::cases(1);
+    let acknowledged: usize = (0..stores).map(|_| kill_again_and_again(&mut chance)).sum();
+    println!("{stores} stores, {KILLS} kills of each, {acknowledged} jobs acknowledged");
+}
+
+/// Kills the process that has one store, and gives back how many jobs were acknowledged.
+fn kill_again_and_again(chance: &mut Chance) -> usize {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().canonicalize().unwrap().join("w.db");
-    let chance = random::seed();
     let mut acknowledged: BTreeMap<u128, State> = BTreeMap::new();
-    let kills = random::cases(KILLS);
-    for kill in 0..kills {
-        let chance = u64::from(chance[kill as usize % 8]) + u64::from(kill) * 37;
-        let after = Duration::from_millis(chance % 150);
-        acknowledged.extend(killed_after(after, &path));
+    for kill in 1..=KILLS {
+        acknowledged.extend(killed_after(chance.ms(0, 150), &path));
         let test = TestStore::open(&path).unwrap();
         acknowledged.iter().for_each(|(number, state)| check_kept(&test, *number, *state));
         drop(test);
         let report = check(&path).unwrap();
         assert!(report.is_clean(), "after kill {kill}: {report}");
     }
-    println!("{kills} kills, {} jobs acknowledged", acknowledged.len());
     assert!(acknowledged.len() > 100, "the process did too little to prove anything");
     let ended = acknowledged.values().filter(|state| state.is_end()).count();
     assert!(ended > 50, "too few jobs came to their end");
+    acknowledged.len()
 }
 
 /// The job is where it was said to be, or went on from there in a commit whose answer was lost.

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::collections::HashSet;
+
 use windlass_kernel::{
     JobId, Kind, State, Tag, TenantId, Timestamp,
     ops::{Cancel, NewJob},
@@ -11,11 +13,16 @@ use windlass_store::{
     read::{Cursor, JobFilter},
 };
 
-use crate::common::{START, TestStore, person, plain, queue, tenant};
+use crate::common::{START, TestStore, enqueue, person, plain, queue, tenant, write};
 
 fn ids(test: &TestStore, filter: JobFilter, cursor: Cursor) -> (Vec<u128>, Option<u64>) {
     let page = test.wait(test.store.jobs(filter, cursor));
     (page.items.iter().map(|job| job.id.as_u128()).collect(), page.next)
+}
+
+fn cancel(number: u128) -> Cancel {
+    let (job_id, force, reason) = (JobId::from_u128(number), false, None);
+    Cancel { job_id, force, grace: Cancel::GRACE_DEFAULT, reason, by: person("ann") }
 }
 
 #[test]
@@ -40,6 +47,61 @@ fn pages_cover_everything_once_newest_first_while_others_write() {
 }
 
 #[test]
+fn pages_neither_miss_nor_repeat_while_many_write_at_once() {
+    let test = TestStore::new();
+    let stay: Vec<u128> = (1..=60).map(|number| number * 10).collect();
+    for number in &stay {
+        test.enqueue(*number, plain());
+        // It leaves the list that is asked for, at any time.
+        test.enqueue(number + 1, plain());
+    }
+    let writers: Vec<_> = (0..4u128)
+        .map(|writer| {
+            let store = test.store.clone();
+            test.runtime.spawn(async move {
+                for number in 0..60 {
+                    let id = 10_000 * (writer + 1) + number;
+                    let mut writes = vec![write(enqueue(id, plain()))];
+                    if number % 4 == writer {
+                        writes.push(write(cancel((number + 1) * 10 + 1)));
+                    }
+                    store.commit(writes.into()).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    let mut rounds = 0;
+    loop {
+        let is_over = writers.iter().all(tokio::task::JoinHandle::is_finished);
+        let filter = || JobFilter { states: vec![State::Queued], ..JobFilter::of(tenant()) };
+        let (mut found, mut from) = (Vec::new(), None);
+        loop {
+            let (page, next) = ids(&test, filter(), Cursor { from, limit: 7 });
+            found.extend(page);
+            from = next;
+            if from.is_none() {
+                break;
+            }
+        }
+        let once: HashSet<u128> = found.iter().copied().collect();
+        assert_eq!(once.len(), found.len(), "something was told twice");
+        let old: Vec<u128> = found.iter().copied().filter(|id| stay.contains(id)).collect();
+        assert_eq!(old, stay.iter().copied().rev().collect::<Vec<_>>());
+        rounds += 1;
+        if is_over {
+            assert_eq!(
+                found.len(),
+                60 + 4 * 60,
+                "what was cancelled is gone, what is new is there"
+            );
+            break;
+        }
+    }
+    assert!(rounds > 1, "nobody wrote while the pages were read");
+    writers.into_iter().for_each(|writer| test.runtime.block_on(writer).unwrap());
+}
+
+#[test]
 fn a_filter_takes_what_has_all_that_is_asked_for() {
     let test = TestStore::new();
     let tag = || Tag::new("vip").unwrap();
@@ -48,9 +110,7 @@ fn a_filter_takes_what_has_all_that_is_asked_for() {
     test.enqueue(2, NewJob { tags: vec![tag()], ..plain() });
     test.enqueue(3, NewJob { queue: queue("slow"), ..plain() });
     test.enqueue(4, NewJob { kind: sms(), ..plain() });
-    let (job_id, force, reason) = (JobId::from_u128(1), false, None);
-    let (grace, by) = (Cancel::GRACE_DEFAULT, person("ann"));
-    test.op(Cancel { job_id, force, grace, reason, by }).unwrap();
+    test.op(cancel(1)).unwrap();
     let all = || JobFilter::of(tenant());
     let cursor = Cursor { from: None, limit: 10 };
     let check = |filter, expected: &[u128]| assert_eq!(ids(&test, filter, cursor).0, expected);

@@ -1,5 +1,4 @@
 //! A job with a long history: its row stays small, and all of it can be read.
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod common;
 

@@ -8,7 +8,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use common::*;
 use windlass_kernel::{
     Answer, Cause, Event, IdempotencyKey, IdempotencyScope, JobId, Refusal, State,
-    ops::{Cancel, Claim, Idempotency, NewJob},
+    ops::{Cancel, Claim, Idempotency, NewJob, Requeue, Rerun},
 };
 use windlass_store::{Reply, Store, Write, read::FeedEvent};
 
@@ -148,6 +148,45 @@ fn one_key_from_many_sides_is_one_job() {
     let ids: HashSet<JobId> = told.iter().map(|answer| answer.job_id).collect();
     assert_eq!(ids.len(), 1);
     assert_eq!(told.iter().filter(|answer| answer.recorded).count(), MANY - 1);
+    assert_eq!(test.wait(test.store.open_jobs()).len(), 1);
+}
+
+#[test]
+fn one_letter_that_many_requeue_is_one_new_job() {
+    let test = TestStore::new();
+    let id = test.enqueue(1, plain());
+    let epoch = test.claim("w1", 1, 1)[0].job.epoch;
+    let failed = test.op(settle(id, epoch, failed_for_good())).unwrap();
+    let dlq_id = failed.dlq_id.unwrap();
+    let requeue = |number: usize| {
+        let new_job_id = JobId::from_u128(100 + number as u128);
+        write(Requeue { dlq_id, new_job_id, payload: None, by: person("ann") })
+    };
+    let (won, lost): (Vec<_>, Vec<_>) = answers(at_once(&test, (0..MANY).map(requeue).collect()))
+        .into_iter()
+        .partition(Result::is_ok);
+    let lost: Vec<Refusal> = lost.into_iter().map(Result::unwrap_err).collect();
+    assert_eq!((won.len(), codes(&lost)), (1, HashSet::from(["DLQ_REQUEUE_CONFLICT"])));
+    let open = test.wait(test.store.open_jobs());
+    assert_eq!(open.len(), 1);
+    assert_eq!(open[0].id, won[0].as_ref().unwrap().job_id);
+}
+
+#[test]
+fn one_task_that_many_run_again_runs_once() {
+    let test = TestStore::new();
+    let id = test.enqueue(1, plain());
+    let epoch = test.claim("w1", 1, 1)[0].job.epoch;
+    test.op(settle(id, epoch, failed_for_good())).unwrap();
+    let rerun = |number: usize| {
+        let new_job_id = JobId::from_u128(100 + number as u128);
+        write(Rerun { job_id: id, new_job_id, by: person("ann") })
+    };
+    let (won, lost): (Vec<_>, Vec<_>) = answers(at_once(&test, (0..MANY).map(rerun).collect()))
+        .into_iter()
+        .partition(Result::is_ok);
+    let lost: Vec<Refusal> = lost.into_iter().map(Result::unwrap_err).collect();
+    assert_eq!((won.len(), codes(&lost)), (1, HashSet::from(["TASK_ACTIVE"])));
     assert_eq!(test.wait(test.store.open_jobs()).len(), 1);
 }
 

@@ -16,6 +16,8 @@ pub struct MapStore {
     pub jobs: BTreeMap<JobId, Job>,
     /// Payloads by job.
     pub payloads: BTreeMap<JobId, Payload>,
+    /// What handlers gave back, by job and attempt: the result, and what is left to do.
+    pub outputs: BTreeMap<(JobId, u32), (Option<Payload>, Option<Payload>)>,
     /// All events, in the order of the store.
     pub events: Vec<Event>,
     /// Attempts by task and number.
@@ -61,6 +63,10 @@ impl MapStore {
                 self.payloads.insert(job.id, payload);
             }
             None => {}
+        }
+        if transition.result.is_some() || transition.remaining.is_some() {
+            let output = (transition.result, transition.remaining);
+            self.outputs.insert((job.id, job.attempt), output);
         }
         if let Some(attempt) = transition.attempt {
             let key = (attempt.tenant.clone(), attempt.task_id.clone(), attempt.attempt);

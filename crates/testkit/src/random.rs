@@ -12,12 +12,12 @@ mod tally;
 mod willing;
 
 use windlass_kernel::{
-    Answer, Event, JobId, Op, Refusal, Timestamp,
+    Answer, Event, JobId, Op, Refusal, TenantId, Timestamp,
     ops::{Claim, Enqueue, Settle},
 };
 
-use self::chance::Chance;
 pub use self::{
+    chance::Chance,
     seed::{cases, seed},
     tally::Tally,
 };
@@ -30,6 +30,8 @@ pub struct World {
     pub store: MapStore,
     /// The time.
     pub now: Timestamp,
+    /// Which world it is of those that share a store. The first has no number in its names.
+    family: u64,
     /// How many ids were made.
     made: u64,
     /// How often each worker's process was started.
@@ -62,6 +64,7 @@ impl Default for World {
         Self {
             store: MapStore::default(),
             now: Timestamp::from_micros(1_772_000_000_000_000),
+            family: 0,
             made: 0,
             starts: [1; 3],
             enqueues: Vec::new(),
@@ -73,6 +76,13 @@ impl Default for World {
 }
 
 impl World {
+    /// A world that begins now in a store where others have lived before. Its tenants and its ids are its
+    /// own; its workers, queues, kinds and keys have the names that all worlds use.
+    pub fn of_family(family: u64, incarnation: u32, now: Timestamp) -> Self {
+        let store = MapStore { incarnation, ..MapStore::default() };
+        Self { store, now, family, ..Self::default() }
+    }
+
     /// Makes one step. The same world and the same number make the same step.
     pub fn step(&mut self, number: u64) -> Step {
         let chance = &mut Chance::new(number);
@@ -106,7 +116,15 @@ impl World {
     /// A fresh id.
     fn fresh_id(&mut self) -> u128 {
         self.made += 1;
-        u128::from(self.made)
+        u128::from(self.family) << 64 | u128::from(self.made)
+    }
+
+    /// One of the two tenants.
+    fn tenant(&self, chance: &mut Chance) -> TenantId {
+        let name = *chance.pick(&["acme", "zeta"]).expect("two");
+        let name =
+            if self.family == 0 { name.to_owned() } else { format!("{name}-{}", self.family) };
+        TenantId::new(name).expect("a name")
     }
 
     fn fresh_job_id(&mut self) -> JobId {

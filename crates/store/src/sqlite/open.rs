@@ -158,6 +158,8 @@ fn set_up(connection: &Connection) -> SqlResult<()> {
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "cache_size", -64 * 1024)?;
     connection.pragma_update(None, "temp_store", "memory")?;
+    // The writer folds the log itself: SQLite says nothing when its own attempt fails.
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.set_prepared_statement_cache_capacity(128);
     // Without it SQLite prepares a statement anew whenever the number of a bound LIMIT changes.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;

@@ -53,6 +53,16 @@ enum Request {
     RaiseIncarnation(blocking::Sender<Result<(), Error>>),
 }
 
+impl Request {
+    fn refuse(self, error: Error) {
+        match self {
+            Self::Commit(_, answer) => drop(answer.send(Err(error))),
+            Self::Prune(_, _, answer) => drop(answer.send(Err(error))),
+            Self::RaiseIncarnation(answer) => drop(answer.send(Err(error))),
+        }
+    }
+}
+
 impl WriterThread {
     pub(super) fn start(connection: Connection, mark: Mark, clock: Clock) -> Result<Self, Error> {
         let writer = Writer::new(connection, mark, clock)?;
@@ -165,6 +175,13 @@ struct Writer {
     promoting: usize,
 }
 
+/// How many pages the log has, and how many of them are in the database already.
+const LOG_LENGTH: &str = "PRAGMA wal_checkpoint(NOOP)";
+/// Folds what no reader still needs, and waits for nobody.
+const FOLD_LOG: &str = "PRAGMA wal_checkpoint(PASSIVE)";
+/// How many pages the log may have before it is folded into the database.
+const LOG_PAGES_MAX: i64 = 1_000;
+
 const NEWEST: &str = "SELECT coalesce(max(id), zeroblob(16)) FROM jobs";
 const LAST: &str = "SELECT id + count - 1, at FROM log ORDER BY id DESC LIMIT 1";
 
@@ -218,8 +235,36 @@ impl Writer {
             if !goes_on {
                 return self.abandon();
             }
+            if let Err(error) = self.fold_log() {
+                // Whoever asks next is told why.
+                if let Some(request) = inbox.blocking_recv() {
+                    request.refuse(error);
+                }
+                return self.abandon();
+            }
         }
         self.mark.close();
+    }
+
+    /// Folds a log that has grown long into the database, after those who waited were answered.
+    ///
+    /// SQLite would do it by itself, and would not say when it fails: a disk that can no longer be synced
+    /// would go unnoticed while the log grows. A disk that is full is no reason to end: the log stays as it
+    /// is, and the next commit tries again.
+    fn fold_log(&self) -> Result<(), Error> {
+        let count = |row: &rusqlite::Row<'_>| Ok((row.get(1)?, row.get(2)?));
+        let ask = |sql| self.connection.prepare_cached(sql)?.query_row([], count);
+        let fold = || -> SqlResult<()> {
+            let (pages, folded): (i64, i64) = ask(LOG_LENGTH)?;
+            if pages >= LOG_PAGES_MAX && folded < pages {
+                ask(FOLD_LOG)?;
+            }
+            Ok(())
+        };
+        match fold().map_err(classify) {
+            Err(error @ (Error::Stopped(_) | Error::Damaged(_))) => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 
     /// Leaves the files as they are: what comes after a failure of the disk is for the next start.

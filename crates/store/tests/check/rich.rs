@@ -3,6 +3,7 @@
 //! The twin is the kernel with nothing under it. Whatever it answers, the store has to answer.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
@@ -27,7 +28,10 @@ use windlass_testkit::{
 pub(crate) struct Rich {
     pub(crate) store: Sqlite,
     pub(crate) world: World,
+    /// What the store has told.
     pub(crate) tally: Tally,
+    /// Open jobs of worlds that are over.
+    open_before: usize,
     now: Arc<Mutex<Timestamp>>,
     runtime: Runtime,
     folder: TempDir,
@@ -35,7 +39,11 @@ pub(crate) struct Rich {
 
 impl Rich {
     pub(crate) fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::new_in(tempfile::tempdir().unwrap())
+    }
+
+    /// A store in this folder.
+    pub(crate) fn new_in(folder: TempDir) -> Self {
         let now = Arc::new(Mutex::new(Timestamp::MIN));
         let clock = now.clone();
         let options = Options {
@@ -46,7 +54,17 @@ impl Rich {
         let store = Sqlite::open(options).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (world, tally) = (World::default(), Tally::default());
-        Self { store, world, tally, now, runtime, folder }
+        Self { store, world, tally, open_before: 0, now, runtime, folder }
+    }
+
+    /// Another world begins in the same store.
+    pub(crate) fn begin(&mut self, family: u64) {
+        self.open_before += self.open_now();
+        self.world = World::of_family(family, self.world.store.incarnation, self.world.now);
+    }
+
+    fn open_now(&self) -> usize {
+        self.world.store.jobs.values().filter(|job| !job.state.is_end()).count()
     }
 
     pub(crate) fn path(&self) -> PathBuf {
@@ -63,7 +81,8 @@ impl Rich {
         self.wait(self.store.commit(writes.into()))
     }
 
-    /// Makes as many steps, in batches of up to `batch`, and compares every answer with the twin's.
+    /// Makes as many steps, in batches of up to `batch`, and compares every answer and every job that
+    /// was named with the twin's.
     ///
     /// All ops of a batch happen at the time of the last: they were meant for a little earlier, and the
     /// world goes on from what the twin made of them then.
@@ -76,7 +95,6 @@ impl Rich {
             for _ in 0..=(number % batch) {
                 number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
                 let step = self.world.step(number ^ (number >> 29));
-                self.tally.count(&step);
                 ops.push(step.op);
             }
             made += ops.len() as u64;
@@ -90,7 +108,9 @@ impl Rich {
                 writes.push(Write::Op { tenant: tenant(&twin, op), op: op.clone() });
                 expected.push(twin.commit(op, now));
             }
-            for ((reply, expected), op) in self.commit(writes, now).iter().zip(expected).zip(&ops) {
+            let mut named = BTreeSet::new();
+            let replies = self.commit(writes, now);
+            for ((reply, expected), op) in replies.iter().zip(expected).zip(&ops) {
                 let answer = match reply {
                     Ok(Reply::Answer(answer)) => Ok(answer.clone()),
                     Ok(other) => panic!("an op was answered with {other:?}"),
@@ -100,6 +120,12 @@ impl Rich {
                     answer, expected,
                     "seed {seed}, after {made} steps, at {now}: {op:#?} in {ops:#?}"
                 );
+                self.tally.count_result(op, &answer);
+                named.extend(op.job_id().into_iter().chain(answer.ok().map(|it| it.job_id)));
+            }
+            for id in named {
+                let job = self.wait(self.store.job(id));
+                assert_eq!(job.as_ref(), twin.jobs.get(&id), "seed {seed}, after {made} steps");
             }
             self.world.store = twin;
         }
@@ -117,14 +143,41 @@ impl Rich {
             assert_eq!(self.wait(self.store.attempts(*id)), attempts, "{id}");
             let payload = self.wait(self.store.payload(*id));
             assert_eq!(payload.as_deref(), Some(twin.payloads[id].as_str()));
+            assert_eq!(self.outputs(*id), outputs_of(twin, *id), "{id}");
         }
         for (id, letter) in &twin.letters {
             assert_eq!(self.wait(self.store.letter(*id)).as_ref(), Some(letter));
             let said = twin.approvals.iter().filter(|approval| approval.dlq_id == *id);
             assert_eq!(self.wait(self.store.approvals(*id)), said.cloned().collect::<Vec<_>>());
         }
-        let open = twin.jobs.values().filter(|job| !job.state.is_end()).count();
+    }
+
+    /// The store has as many open jobs as all worlds together, and knows as much of tasks as the last.
+    pub(crate) fn compare_totals(&self) {
+        let open = self.open_before + self.open_now();
         assert_eq!(self.wait(self.store.open_jobs()).len(), open);
+        let tasks = &self.world.store.tasks;
+        for tenant in tasks.keys().map(|(tenant, _)| tenant).collect::<BTreeSet<_>>() {
+            let of_tenant = tasks.iter().filter(|((owner, _), _)| owner == tenant);
+            let mut expected: Vec<u32> = of_tenant.map(|(_, next)| *next).collect();
+            expected.sort_unstable();
+            assert_eq!(self.next_attempts(tenant), expected, "{tenant}");
+        }
+    }
+
+    /// The next attempt of each task of a tenant, smallest first. No read of the store tells it.
+    fn next_attempts(&self, tenant: &TenantId) -> Vec<u32> {
+        let connection = rusqlite::Connection::open(self.path()).unwrap();
+        let sql = "SELECT next_attempt FROM tasks WHERE tenant = ?1 ORDER BY next_attempt";
+        let mut statement = connection.prepare(sql).unwrap();
+        let rows = statement.query_map([tenant.as_str()], |row| row.get(0)).unwrap();
+        rows.map(Result::unwrap).collect()
+    }
+
+    fn outputs(&self, id: JobId) -> Vec<(u32, Option<String>, Option<String>)> {
+        let outputs = self.wait(self.store.outputs(id)).into_iter();
+        let given = outputs.filter(|it| it.result.is_some() || it.remaining.is_some());
+        given.map(|it| (it.attempt, it.result, it.remaining)).collect()
     }
 
     /// A user enqueues in a transaction of its own: a job, a hit, a conflict and a refusal for each tenant.
@@ -157,6 +210,15 @@ impl Rich {
         let connection = rusqlite::Connection::open(self.path()).unwrap();
         connection.execute("VACUUM INTO ?1", [path.to_str().unwrap()]).unwrap();
     }
+}
+
+fn outputs_of(twin: &MapStore, id: JobId) -> Vec<(u32, Option<String>, Option<String>)> {
+    let text = |payload: &Option<Payload>| payload.as_ref().map(|it| it.as_str().to_owned());
+    let of_job = twin.outputs.iter().filter(|((job, _), _)| *job == id);
+    let parts = |((_, attempt), (result, remaining)): (&(JobId, u32), &(_, _))| {
+        (*attempt, text(result), text(remaining))
+    };
+    of_job.map(parts).collect()
 }
 
 fn user_enqueue(id: u128, tenant: &str, key: &str, text: &str, task: &str) -> Enqueue {

@@ -3,14 +3,17 @@
 use std::time::Duration;
 
 /// A stream of numbers made from a seed (splitmix64).
-pub(super) struct Chance(u64);
+#[derive(Clone, Debug)]
+pub struct Chance(u64);
 
 impl Chance {
-    pub(super) fn new(seed: u64) -> Self {
+    /// The stream of this seed.
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    /// Any number.
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -19,17 +22,17 @@ impl Chance {
     }
 
     /// A number below `limit`.
-    pub(super) fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.draw() % limit
     }
 
     /// True in this many cases out of a hundred.
-    pub(super) fn percent(&mut self, percent: u64) -> bool {
+    pub fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
     /// One of these; none if there are none.
-    pub(super) fn pick<'a, T>(&mut self, among: &'a [T]) -> Option<&'a T> {
+    pub fn pick<'a, T>(&mut self, among: &'a [T]) -> Option<&'a T> {
         let count = u64::try_from(among.len()).expect("a small slice");
         if count == 0 {
             return None;
@@ -38,7 +41,7 @@ impl Chance {
     }
 
     /// One of these, each as likely as its weight says.
-    pub(super) fn weighted<T: Copy>(&mut self, among: &[(u64, T)]) -> T {
+    pub fn weighted<T: Copy>(&mut self, among: &[(u64, T)]) -> T {
         let mut left = self.below(among.iter().map(|(weight, _)| weight).sum());
         for (weight, choice) in among {
             if left < *weight {
@@ -50,16 +53,12 @@ impl Chance {
     }
 
     /// Some value in this many cases out of a hundred.
-    pub(super) fn maybe<T>(
-        &mut self,
-        percent: u64,
-        value: impl FnOnce(&mut Self) -> T,
-    ) -> Option<T> {
+    pub fn maybe<T>(&mut self, percent: u64, value: impl FnOnce(&mut Self) -> T) -> Option<T> {
         if self.percent(percent) { Some(value(self)) } else { None }
     }
 
     /// A duration between these, in milliseconds.
-    pub(super) fn ms(&mut self, min: u64, max: u64) -> Duration {
+    pub fn ms(&mut self, min: u64, max: u64) -> Duration {
         Duration::from_millis(min + self.below(max - min + 1))
     }
 }

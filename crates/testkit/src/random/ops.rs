@@ -3,7 +3,7 @@
 
 use windlass_kernel::{
     Actor, By, Digest, DlqId, Epoch, Failure, Jitter, Job, JobId, Kind, LetterState, Op, Payload,
-    Principal, Queue, RetryPolicy, State, TaskId, TenantId, WorkerId,
+    Principal, Queue, RetryPolicy, State, TaskId, WorkerId,
     ids::{ClaimId, CorrelationKey, IdempotencyKey, IdempotencyScope},
     job::{Priority, Wait, WaitOn},
     ops::{
@@ -41,9 +41,9 @@ impl World {
 
     fn enqueue(&mut self, chance: &mut Chance) -> Op {
         let job_id = self.fresh_job_id();
-        let tenant = TenantId::new(chance.pick(&["acme", "zeta"]).expect("two")).expect("a name");
+        let tenant = self.tenant(chance);
         let new = Box::new(self.new_job(chance));
-        let random = u128::from(chance.next());
+        let random = u128::from(chance.draw());
         Enqueue { job_id, tenant, new, random, by: user("ann") }.into()
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_kernel::{OpKind, Refusal, State};
+use windlass_kernel::{Answer, Op, OpKind, Refusal, State};
 
 use super::Step;
 
@@ -24,14 +24,39 @@ pub struct Tally {
 impl Tally {
     /// Counts one step.
     pub fn count(&mut self, step: &Step) {
+        self.count_result(&step.op, &step.result);
+        self.moves.extend(step.events.iter().map(|event| (event.from, event.to)));
+    }
+
+    /// Counts what one op was told.
+    pub fn count_result(&mut self, op: &Op, result: &Result<Answer, Refusal>) {
         self.steps += 1;
-        let kind = step.op.kind().as_str();
-        match &step.result {
+        let kind = op.kind().as_str();
+        match result {
             Ok(answer) if answer.recorded => *self.recorded.entry(kind).or_default() += 1,
             Ok(_) => *self.applied.entry(kind).or_default() += 1,
             Err(refusal) => *self.refused.entry(refusal.code()).or_default() += 1,
         }
-        self.moves.extend(step.events.iter().map(|event| (event.from, event.to)));
+    }
+
+    /// Takes over what another has counted.
+    pub fn add(&mut self, other: Self) {
+        self.steps += other.steps;
+        for (mine, theirs) in [
+            (&mut self.applied, other.applied),
+            (&mut self.recorded, other.recorded),
+            (&mut self.refused, other.refused),
+        ] {
+            theirs.into_iter().for_each(|(name, count)| *mine.entry(name).or_default() += count);
+        }
+        self.moves.extend(other.moves);
+    }
+
+    /// Ops that did something fewer times than this.
+    pub fn rarer_than(&self, least: u64) -> Vec<&'static str> {
+        let applied = |op: &&str| self.applied.get(op).copied().unwrap_or_default();
+        let ops = OpKind::ALL.iter().map(|op| op.as_str());
+        ops.filter(|op| applied(op) < least).collect()
     }
 
     /// How many steps of a hundred did something.
@@ -56,6 +81,8 @@ impl Tally {
             let counts: Vec<String> = counts.iter().map(|(k, v)| format!("{k} {v}")).collect();
             println!("{title}: {}", counts.join(", "));
         }
-        println!("different moves: {}", self.moves.len());
+        if !self.moves.is_empty() {
+            println!("different moves: {}", self.moves.len());
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Refusal, ids::unfit};
+use crate::{Refusal, ids::unfit, time::as_ms};
 
 /// What went wrong in one execution.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,7 +71,9 @@ impl Failure {
             return Err(Refusal::invalid("error.code", why));
         }
         let end = self.message.floor_char_boundary(Self::MESSAGE_MAX_BYTES);
-        Ok(Self { message: self.message[..end].to_owned(), ..self.clone() })
+        // Rows and requests have whole milliseconds.
+        let retry_after = self.retry_after.map(|it| Duration::from_millis(as_ms(it)));
+        Ok(Self { message: self.message[..end].to_owned(), retry_after, ..self.clone() })
     }
 
     /// A failure that may pass by itself.

@@ -72,7 +72,9 @@ pub fn may_go(
         return Err(Stays::NotEnded);
     };
     let least = retention.least(has_given_key(job), is_over);
-    if finished_at.plus(least) > now {
+    // What people decided about a letter is remembered for as long as what a job did.
+    let closed_at = ties.letter.and_then(|letter| letter.closed_at);
+    if finished_at.max(closed_at.unwrap_or(finished_at)).plus(least) > now {
         return Err(Stays::TooYoung);
     }
     // A letter that should be there and is not is for the checker to find: its job stays for that.

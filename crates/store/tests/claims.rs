@@ -222,3 +222,27 @@ fn sessions_and_claims_that_make_no_sense_are_refused() {
         }
     }
 }
+
+#[test]
+fn a_lease_lasts_as_long_whether_the_writer_remembers_it_or_not() {
+    for reopens in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.db");
+        let mut test = TestStore::open(&path).unwrap();
+        test.enqueue(1, plain());
+        test.enqueue(2, plain());
+        test.claim("w1", 1, 1);
+        // The session is renewed for an hour, and then claims for a minute: the hour holds for both.
+        test.write(renew("w1", Duration::from_secs(3600))).unwrap();
+        let id = test.claim("w1", 2, 1).remove(0).job.id;
+        if reopens {
+            drop(test);
+            test = TestStore::open(&path).unwrap();
+        }
+        test.pass(Duration::from_secs(61));
+        let version = test.job(id).version;
+        let (what, jitter) = (Expiry::Lease, Jitter::NONE);
+        let told = test.op(Expire { job_id: id, version, what, jitter }).unwrap_err();
+        assert_eq!(told.code(), "NOT_DUE", "reopened: {reopens}");
+    }
+}

@@ -57,15 +57,15 @@ pub(crate) fn run(command: &Backup, format: Output) -> ExitCode {
         incarnation: made.incarnation,
         checked: if command.deep { "deep" } else { "quick" },
     };
-    output::show(format, &told(&written), &written);
+    output::show(format, &told(&written, &command.store.store), &written);
     ExitCode::SUCCESS
 }
 
-fn told(written: &Written) -> String {
+fn told(written: &Written, store: &str) -> String {
     let Written { file, bytes, last_event, checked, .. } = written;
     format!(
         "{file} is whole: {}, up to event {last_event}. It passed a {checked} check.\n\
-         Put it back with `windlass restore {file}`.\n",
+         Put it back with `windlass restore {file} --store {store} --force`.\n",
         size(*bytes)
     )
 }

@@ -81,7 +81,7 @@ fn told(done: &Done) -> String {
     }
     text.push_str(
         "What happened after the backup is gone. Next:\n  \
-         1. Start Windlass on it. Leases from before are refused with STALE_ATTEMPT.\n  \
+         1. Start Windlass on it. All leases from before end then; their workers get STALE_ATTEMPT.\n  \
          2. Send again what was accepted after the backup, under the same keys.\n  \
          3. Let whoever follows the feed read the jobs anew: event numbers go on from the backup.\n",
     );

@@ -11,7 +11,7 @@ use super::exit;
 pub(crate) struct StoreArg {
     /// The database: sqlite:FILE.
     #[arg(long, env = "WINDLASS_STORE", default_value = "sqlite:windlass.db")]
-    store: String,
+    pub(crate) store: String,
 }
 
 impl StoreArg {

@@ -42,7 +42,7 @@ pub fn backup(
 ) -> Result<BackedUp, Error> {
     let source = Source::open(source)?;
     check_target(&source, target, options.force)?;
-    let part = Part::new(target)?;
+    let part = Part::new(&source, target)?;
     let noted = source.identity()?;
     part.fill(&source, progress)?;
     let copy = Source::open(part.path())?;
@@ -56,7 +56,7 @@ pub fn backup(
     }
     let bytes = fs::metadata(part.path()).map_or(0, |found| found.len());
     check_target(&source, target, options.force)?;
-    part.keep(target)?;
+    part.keep(target, options.force)?;
     let (last_event, incarnation) = (noted.point.event, noted.point.incarnation);
     Ok(BackedUp { bytes, last_event, incarnation })
 }

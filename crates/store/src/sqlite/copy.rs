@@ -94,9 +94,13 @@ pub(super) struct Part {
 
 impl Part {
     /// An empty part beside the file it is for. Nobody else can write it at the same time.
-    pub(super) fn new(target: &Path) -> Result<Self, Error> {
+    pub(super) fn new(source: &Source, target: &Path) -> Result<Self, Error> {
         let path = beside(target, ".part");
         let failed = |error: io::Error| Error::open(&path, error);
+        if source.is(&path) {
+            let why = "it is what is to be copied, and would be written over: give it another name";
+            return Err(Error::open(&path, why));
+        }
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(false).open(&path).map_err(failed)?;
         match file.try_lock() {
@@ -105,6 +109,10 @@ impl Part {
                 return Err(Error::open(&path, "another process is writing it"));
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        // Whoever had it may have named or removed it in between; and a link is not ours to follow.
+        if !is_at(&file, &path).map_err(failed)? {
+            return Err(Error::open(&path, "it is a link, or another process has just written it"));
         }
         file.set_len(0).map_err(failed)?;
         let part = Self { path, is_kept: false, _lock: file };
@@ -148,11 +156,22 @@ impl Part {
         self.sync()
     }
 
-    /// Gives it the name it is for. From then on it is there, also after a power cut.
-    pub(super) fn keep(mut self, target: &Path) -> Result<(), Error> {
-        fs::rename(&self.path, target).map_err(|error| Error::open(target, error))?;
-        self.is_kept = true;
-        sync_folder(target)
+    /// Gives it the name it is for, in the place of a file of that name only if that `may_replace`. From
+    /// then on it is there, also after a power cut.
+    pub(super) fn keep(mut self, target: &Path, may_replace: bool) -> Result<(), Error> {
+        if may_replace {
+            fs::rename(&self.path, target).map_err(|error| Error::open(target, error))?;
+            self.is_kept = true;
+            return sync_folder(target);
+        }
+        match fs::hard_link(&self.path, target) {
+            Ok(()) => sync_folder(target),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(Error::Exists { path: target.display().to_string() })
+            }
+            // Where a file can have only one name.
+            Err(_) => self.keep(target, true),
+        }
     }
 
     /// Removes what SQLite left beside a part whose process died.
@@ -211,6 +230,20 @@ fn copy_pages(
 
 fn busy() -> ffi::Error {
     ffi::Error::new(ffi::SQLITE_BUSY)
+}
+
+/// Is the open file the plain file of this name?
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt as _;
+    let (opened, named) = (file.metadata()?, fs::symlink_metadata(path)?);
+    Ok(named.is_file() && (opened.dev(), opened.ino()) == (named.dev(), named.ino()))
+}
+
+/// Is the open file the plain file of this name?
+#[cfg(not(unix))]
+fn is_at(_: &File, path: &Path) -> io::Result<bool> {
+    Ok(fs::symlink_metadata(path)?.is_file())
 }
 
 /// Waits until the names in the folder of a file are on the disk.

@@ -170,6 +170,22 @@ pub(super) fn load_held(connection: &Connection, session: i64) -> SqlResult<Vec<
     rows.collect()
 }
 
+/// Served by the index `jobs_leased`.
+const LEASED_BEFORE: &str = "
+    SELECT tenant, id, version FROM jobs WHERE lease_session IS NOT NULL AND epoch < ?1 LIMIT 500";
+
+/// Some jobs that are held under an epoch before this one.
+pub(super) fn load_leased_before(
+    connection: &Connection,
+    epoch: u64,
+) -> SqlResult<Vec<(TenantId, JobId, u64)>> {
+    let mut statement = connection.prepare_cached(LEASED_BEFORE)?;
+    let rows = statement.query_map([epoch], |row| {
+        Ok((text_of(row, 0)?, JobId::from_u128(u128_of(row, 1)?), row.get(2)?))
+    })?;
+    rows.collect()
+}
+
 fn lease_of(row: &Row<'_>, column: usize) -> SqlResult<LeaseBytes> {
     let lease = LeaseBytes::parse(row.get_ref(column)?.as_blob_or_null()?);
     lease.ok_or_else(|| unreadable(column, "it is no lease".to_owned()))

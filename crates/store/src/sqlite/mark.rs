@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::open::beside;
+use super::{copy::sync_folder, open::beside};
 use crate::Error;
 
 /// How far a store came. A later incarnation is further, wherever its events end: it was begun on
@@ -98,9 +98,11 @@ impl Mark {
         mark.started()
     }
 
-    /// Writes the first note, so that the mark is there from the start. The next one may follow at once.
+    /// Writes the first note, so that the mark is there from the start, also after a power cut: a database
+    /// without one counts as a copy. The next note may follow at once.
     fn started(mut self) -> Self {
-        let _ = self.write();
+        let _ = self.write().and_then(File::sync_all);
+        let _ = sync_folder(&self.path);
         self.written_at = None;
         self
     }

@@ -114,6 +114,8 @@ fn connect(path: &Path) -> Result<Connection, Error> {
     Ok(connection)
 }
 
+const HAS_HISTORY: &str =
+    "SELECT count(*) > 0 FROM pragma_table_info('jobs') WHERE name = 'history'";
 const HAS_META: &str = "SELECT count(*) FROM sqlite_schema WHERE name = 'meta'";
 const STORE_ID: &str = "SELECT value FROM meta WHERE name = 'store_id'";
 const LAST_EVENT: &str = "SELECT id + count - 1 FROM log ORDER BY id DESC LIMIT 1";
@@ -124,6 +126,10 @@ fn look(path: &Path, connection: &Connection, noted: Option<&Noted>) -> Result<u
     let version = schema_version(path, connection)?;
     migrate::missing(migrate::SQLITE, version)?;
     let read = |error| failed(path, error);
+    if version > 0 && !connection.query_row(HAS_HISTORY, [], |row| row.get(0)).map_err(read)? {
+        let why = "it has a layout from before the first release, which is no longer read. Begin with a new file";
+        return Err(Error::open(path, why));
+    }
     let stored = if version > 0 { read_identity(connection).map_err(read)? } else { None };
     mark::check(path, noted, stored.as_ref())?;
     Ok(version)

@@ -2,7 +2,8 @@
 //!
 //! What was acknowledged after the backup is gone, and workers may still hold leases from then. So the
 //! incarnation is raised above everything that is known, and above what can have been: no epoch is ever
-//! granted twice, and an old worker's write is refused.
+//! granted twice. Leases of an earlier incarnation end when the store is opened (`writer`), so an old
+//! worker's write is refused, whether its lease is in the backup or not.
 //!
 //! What stood there is kept aside, whole, before anything is taken away. A process that dies on the way
 //! leaves the old database, or none with the old one kept aside, or the new one: never a mixture.
@@ -20,7 +21,7 @@ use super::{
     BackedUp, BackupOptions, backup,
     copy::{Copied, Part, Source, sync_folder},
     lock::Lock,
-    mark,
+    mark::{self, Mark},
     open::{self, SET_INCARNATION, beside},
 };
 use crate::Error;
@@ -51,7 +52,7 @@ pub fn restore(
     if target.exists() && !options.force {
         return Err(Error::Exists { path: target.display().to_string() });
     }
-    let part = Part::new(target)?;
+    let part = Part::new(&source, target)?;
     let mut noted = source.identity()?;
     source.check()?;
     part.fill(&source, progress)?;
@@ -69,8 +70,11 @@ pub fn restore(
     }
     let bytes = fs::metadata(part.path()).map_or(0, |found| found.len());
     let kept_aside = keep_aside(target)?;
-    part.keep(target)?;
-    let restored = BackedUp { bytes, last_event: noted.point.event, incarnation };
+    part.keep(target, true)?;
+    // Without a mark the first opening would take it for a copy and raise the incarnation once more.
+    let last_event = noted.point.event;
+    Mark::new(target, noted).close();
+    let restored = BackedUp { bytes, last_event, incarnation };
     Ok(Restored { restored, kept_aside })
 }
 
@@ -106,7 +110,9 @@ fn keep_aside(target: &Path) -> Result<Option<PathBuf>, Error> {
     let aside = names.find(free).expect("numbers do not end");
     for ending in PARTS.iter().filter(|ending| is_there(ending)) {
         let (from, to) = (beside(target, ending), beside(&aside, ending));
-        link(&from, &to).map_err(|error| Error::open(&to, error))?;
+        // The mark stays where it is and is written in place, so what is kept aside needs one of its own.
+        let kept = if *ending == "-mark" { copy(&from, &to) } else { link(&from, &to) };
+        kept.map_err(|error| Error::open(&to, error))?;
     }
     sync_folder(target)?;
     // The database goes before its log: a log alone is nothing, a database without its log is a loss.
@@ -125,9 +131,10 @@ fn keep_aside(target: &Path) -> Result<Option<PathBuf>, Error> {
 
 /// A second name for a file, or a copy where a file can have only one.
 fn link(from: &Path, to: &Path) -> std::io::Result<()> {
-    if fs::hard_link(from, to).is_ok() {
-        return Ok(());
-    }
+    fs::hard_link(from, to).or_else(|_| copy(from, to))
+}
+
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::copy(from, to)?;
     fs::File::open(to)?.sync_all()
 }

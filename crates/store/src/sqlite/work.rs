@@ -70,9 +70,12 @@ impl<'a> Work<'a> {
     /// Adds a job that the writer still holds. It says whether there was one.
     pub(super) fn take_held(&mut self, id: JobId) -> bool {
         let Some((mut job, mut place)) = self.held.jobs.remove(&id) else { return false };
-        let worker = job.lease.as_ref().map(|lease| &lease.worker);
-        let session = worker.and_then(|worker| self.names.session_of(worker));
-        if let Some((_, session)) = session.filter(|(_, it)| it.renewals != place.lease_seen) {
+        let session = job.lease.as_ref().and_then(|lease| {
+            let (_, session) = self.names.session_of(&lease.worker)?;
+            let adds = session.renewals != place.lease_seen || session.until > lease.until;
+            adds.then_some(session)
+        });
+        if let Some(session) = session {
             with_session(Arc::make_mut(&mut job), &mut place, session);
         }
         self.set.add_job(job, place);

@@ -19,7 +19,10 @@ use std::{
 
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, config::DbConfig};
 use tokio::sync::{mpsc, oneshot};
-use windlass_kernel::{Answer, JobId, Op, Refusal, Retention, TenantId, Timestamp, WorkerId};
+use windlass_kernel::{
+    Answer, Jitter, JobId, Op, Refusal, Retention, TenantId, Timestamp, WorkerId,
+    ops::{Expire, Expiry},
+};
 
 use super::{
     Clock, SqlResult, claim, classify, inbox,
@@ -65,7 +68,8 @@ impl Request {
 
 impl WriterThread {
     pub(super) fn start(connection: Connection, mark: Mark, clock: Clock) -> Result<Self, Error> {
-        let writer = Writer::new(connection, mark, clock)?;
+        let mut writer = Writer::new(connection, mark, clock)?;
+        writer.end_old_leases()?;
         let (requests, inbox) = mpsc::channel(REQUESTS_MAX);
         let thread = thread::Builder::new()
             .name("windlass-writer".to_owned())
@@ -217,6 +221,28 @@ impl Writer {
         })
     }
 
+    /// Ends the leases of earlier incarnations: they are from before the store was restored, so their
+    /// workers know of a past that this store has not had. Each is an op like any other.
+    fn end_old_leases(&mut self) -> Result<(), Error> {
+        let first_epoch = u64::from(self.incarnation) << 32;
+        loop {
+            let old = load::load_leased_before(&self.connection, first_epoch).map_err(classify)?;
+            let expire = |(tenant, job_id, version)| {
+                let (what, jitter) = (Expiry::DeadSession, Jitter::NONE);
+                Write::Op { tenant, op: Expire { job_id, version, what, jitter }.into() }
+            };
+            let writes: Vec<Write> = old.into_iter().map(expire).collect();
+            if writes.is_empty() {
+                return Ok(());
+            }
+            let done = self.commit_with(&writes, 0)?;
+            // Each ends a lease; if none did, nothing more can be done here, and leases still lapse.
+            if !done.is_some_and(|done| done.replies.iter().any(Result::is_ok)) {
+                return Ok(());
+            }
+        }
+    }
+
     fn run(mut self, mut inbox: mpsc::Receiver<Request>) {
         while let Some(request) = inbox.blocking_recv() {
             let goes_on = match request {
@@ -342,8 +368,8 @@ impl Writer {
         Ok(())
     }
 
-    /// A batch and so many rows of the inbox, in one transaction. None, if a job that was not found may
-    /// be one of those that still wait: then nothing was written.
+    /// A batch and so many rows of the inbox, in one transaction. None, if something was refused and what
+    /// it lacks may be among the rows that still wait: then nothing was written.
     fn commit_with(
         &mut self,
         writes: &[Write],
@@ -410,7 +436,7 @@ impl Writer {
                 (Ok(()), Write::Claim(_) | Write::RenewSession { .. }) => {}
             }
         }
-        if inbox.is_full() && replies[inbox.len()..].iter().any(is_not_found) {
+        if inbox.is_full() && replies[inbox.len()..].iter().any(is_refused) {
             return Ok(None);
         }
         let mut granted = Vec::new();
@@ -461,8 +487,8 @@ fn room(writes: &[Write]) -> usize {
     writes.iter().map(jobs).sum()
 }
 
-fn is_not_found(reply: &Option<Result<Reply, Refusal>>) -> bool {
-    matches!(reply, Some(Err(Refusal::NotFound { .. })))
+fn is_refused(reply: &Option<Result<Reply, Refusal>>) -> bool {
+    matches!(reply, Some(Err(_)))
 }
 
 /// Gives an answer, and says whether the writer may go on after it.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs, time::Duration};
 
 use windlass_kernel::{
-    Epoch, Jitter, JobId, Timestamp,
+    Epoch, Jitter, JobId, State, Timestamp,
     ops::{Expire, Expiry},
 };
 use windlass_store::{Store as _, sqlite};
@@ -100,7 +100,6 @@ fn a_worker_from_before_a_restore_changes_nothing_and_no_epoch_is_granted_twice(
     for round in 0..3 {
         restore(&copy, &path, FORCE).unwrap();
         let test = TestStore::open(&path).unwrap();
-        lose_lease(&test, id);
         let new = claim(&test, "w3", 10 + round, &mut epochs);
         for stale in [old, lost] {
             let epoch = Epoch::new(stale);
@@ -131,4 +130,101 @@ fn a_backup_that_is_restored_twice_on_empty_disks_grants_no_epoch_twice() {
         incarnations.insert(TestStore::open(&target).unwrap().store_incarnation());
     }
     assert_eq!(incarnations.len(), 3, "{incarnations:?}");
+}
+
+#[test]
+fn what_was_kept_aside_opens_also_after_the_restored_one_was_served() {
+    let (_folder, at) = folder();
+    let (path, copy) = (at.join("w.db"), at.join("copy.db"));
+    small(&path);
+    backup(&path, &copy, PLAIN).unwrap();
+    TestStore::open(&path).unwrap().enqueue(2, plain());
+    restore(&copy, &path, FORCE).unwrap();
+    TestStore::open(&path).unwrap().enqueue(3, plain());
+    TestStore::open(&at.join("w.db.old-1")).unwrap().job(JobId::from_u128(2));
+}
+
+#[test]
+fn a_later_restore_has_a_later_incarnation_whatever_its_disk_knows() {
+    let (_folder, at) = folder();
+    let (path, copy, fresh) = (at.join("w.db"), at.join("copy.db"), at.join("fresh.db"));
+    small(&path);
+    backup(&path, &copy, PLAIN).unwrap();
+    let hour = |hour: u64| Timestamp::from_micros(START).plus(Duration::from_secs(3600 * hour));
+    sqlite::restore(&copy, &fresh, PLAIN, hour(0), &mut |_| {}).unwrap();
+    let first = TestStore::open(&fresh).unwrap().store_incarnation();
+    sqlite::restore(&copy, &path, FORCE, hour(1), &mut |_| {}).unwrap();
+    let second = TestStore::open(&path).unwrap().store_incarnation();
+    assert!(second > first, "{first}, then {second}");
+}
+
+#[test]
+fn a_lease_in_the_backup_ends_with_the_restore() {
+    let (_folder, at) = folder();
+    let (path, copy) = (at.join("w.db"), at.join("copy.db"));
+    let test = TestStore::open(&path).unwrap();
+    let id = test.enqueue(1, plain());
+    test.enqueue(2, plain());
+    let old = test.claim("w1", 1, 1).remove(0).job.epoch;
+    backup(&path, &copy, PLAIN).unwrap();
+    // After the backup another worker got the job and did it: that is what the restore undoes.
+    lose_lease(&test, id);
+    let new = test.claim("w2", 2, 1).remove(0).job.epoch;
+    test.op(settle(id, new, succeeded())).unwrap();
+    drop(test);
+
+    restore(&copy, &path, FORCE).unwrap();
+    let test = TestStore::open(&path).unwrap();
+    assert_eq!(test.job(id).state, State::Interrupted);
+    for epoch in [old, new] {
+        let told = test.op(settle(id, epoch, succeeded())).unwrap_err();
+        assert_eq!(told.code(), "STALE_ATTEMPT");
+    }
+    let mut granted = test.claim("w3", 3, 2);
+    granted.retain(|it| it.job.id == id);
+    assert!(granted[0].job.epoch > new);
+    drop(test);
+    check_clean(&path);
+}
+
+#[test]
+fn a_lease_of_this_incarnation_outlives_a_restart() {
+    let (_folder, at) = folder();
+    let (path, copy) = (at.join("w.db"), at.join("copy.db"));
+    small(&path);
+    backup(&path, &copy, PLAIN).unwrap();
+    restore(&copy, &path, FORCE).unwrap();
+    let test = TestStore::open(&path).unwrap();
+    let granted = test.claim("w1", 1, 1).remove(0).job;
+    drop(test);
+    let test = TestStore::open(&path).unwrap();
+    test.op(settle(granted.id, granted.epoch, succeeded())).unwrap();
+}
+
+#[test]
+fn a_part_that_is_itself_the_backup_is_not_written_over() {
+    let (_folder, at) = folder();
+    let (path, part) = (at.join("w.db"), at.join("w.db.part"));
+    small(&path);
+    backup(&path, &part, PLAIN).unwrap();
+    let before = fs::read(&part).unwrap();
+    check_refused(restore(&part, &path, FORCE), "STORE_CANNOT_OPEN", "give it another name");
+    assert!(fs::read(&part).unwrap() == before);
+    // The other way round: a store that is called like the part of its backup.
+    let store = at.join("x.db.part");
+    small(&store);
+    check_refused(backup(&store, &at.join("x.db"), PLAIN), "STORE_CANNOT_OPEN", "another name");
+    check_clean(&store);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_part_that_is_a_link_is_not_followed() {
+    let (_folder, at) = folder();
+    let (path, precious) = (at.join("w.db"), at.join("precious"));
+    small(&path);
+    fs::write(&precious, "mine").unwrap();
+    std::os::unix::fs::symlink(&precious, at.join("copy.db.part")).unwrap();
+    check_refused(backup(&path, &at.join("copy.db"), PLAIN), "STORE_CANNOT_OPEN", "a link");
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "mine");
 }

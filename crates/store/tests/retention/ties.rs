@@ -40,6 +40,21 @@ fn a_letter_that_nobody_has_decided_about_stays_with_its_job() {
 }
 
 #[test]
+fn what_two_people_decided_is_remembered_like_what_a_job_did() {
+    let test = TestStore::new();
+    let (id, dlq_id) = fail(&test, 1);
+    test.pass(30 * DAY);
+    test.op(Discard { dlq_id, reason: "old".to_owned(), by: person("ann") }).unwrap();
+    test.op(ApproveDiscard { dlq_id, by: person("bob") }).unwrap();
+    test.enqueue(2, plain());
+    assert_eq!(prune(&test, older_than(HOUR)).jobs, 0);
+    assert!(is_there(&test, id));
+    assert_eq!(test.wait(test.store.approvals(dlq_id)).len(), 2);
+    test.pass(HOUR);
+    assert_eq!(prune(&test, older_than(HOUR)).jobs, 1);
+}
+
+#[test]
 fn a_step_ends_also_if_nothing_that_it_looked_at_may_go() {
     let test = TestStore::new();
     for number in 1..=12 {

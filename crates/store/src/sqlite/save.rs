@@ -82,7 +82,7 @@ fn save_log(
 ) -> SqlResult<u64> {
     for (tenant, events) in &changes.events {
         let id = last_event + 1;
-        let mut text = String::with_capacity(events.len() * 160);
+        let mut text = String::with_capacity(events.len() * 256);
         for event in events {
             text.push(if text.is_empty() { '[' } else { ',' });
             let start = text.len();

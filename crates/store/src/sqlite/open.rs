@@ -162,7 +162,9 @@ fn set_up(connection: &Connection) -> SqlResult<()> {
     // Where a plain fsync leaves the data in the drive's cache. It means nothing elsewhere.
     connection.pragma_update(None, "fullfsync", true)?;
     connection.pragma_update(None, "foreign_keys", true)?;
-    connection.pragma_update(None, "cache_size", -64 * 1024)?;
+    // 16 MiB. What is worked on is far smaller, and SQLite goes through the whole cache at a commit that
+    // has split a page.
+    connection.pragma_update(None, "cache_size", -16 * 1024)?;
     connection.pragma_update(None, "temp_store", "memory")?;
     // The writer folds the log itself: SQLite says nothing when its own attempt fails.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;

@@ -95,13 +95,13 @@ impl Held {
     /// More than this many are not remembered; they are loaded instead.
     const MAX: usize = 16 * 1024;
 
-    /// Remembers what is held after a commit, and leaves the rest.
-    pub(super) fn put_back(&mut self, rows: &mut IdMap<Row<Place>>) {
+    /// Remembers what is held after a commit.
+    pub(super) fn put_back(&mut self, rows: IdMap<Row<Place>>) {
         for (id, row) in rows {
             // What was loaded by another road may be here from before.
-            self.jobs.remove(id);
+            self.jobs.remove(&id);
             if row.job.lease.is_some() && self.jobs.len() < Self::MAX {
-                self.jobs.insert(*id, (row.job.clone(), std::mem::take(&mut row.place)));
+                self.jobs.insert(id, (row.job, row.place));
             }
         }
     }

@@ -36,7 +36,7 @@ use super::{
 };
 use crate::{
     ClaimMany, Error, IdMap, Replies, Reply, Write,
-    commit::{Changes, Granted, Needs, Row},
+    commit::{Granted, Needs, Row},
     read::Pruned,
 };
 
@@ -51,7 +51,7 @@ pub(super) struct WriterThread {
 
 /// What the writer is asked to do.
 enum Request {
-    Commit(Arc<Vec<Write>>, oneshot::Sender<Result<Written, Error>>),
+    Commit(Arc<Vec<Write>>, oneshot::Sender<Result<Replies, Error>>),
     Prune(Retention, usize, oneshot::Sender<Result<Pruned, Error>>),
     RaiseIncarnation(blocking::Sender<Result<(), Error>>),
 }
@@ -80,7 +80,7 @@ impl WriterThread {
     /// Has a batch written.
     pub(super) async fn commit(&self, writes: Arc<Vec<Write>>) -> Result<Replies, Error> {
         let (answer, answered) = oneshot::channel();
-        Ok(self.ask(Request::Commit(writes, answer), answered).await?.replies)
+        self.ask(Request::Commit(writes, answer), answered).await
     }
 
     /// Has one step of retention made.
@@ -143,7 +143,7 @@ pub(super) struct Promoter {
 }
 
 /// The answer to an empty batch, when it comes.
-pub(super) type Answered = oneshot::Receiver<Result<Written, Error>>;
+pub(super) type Answered = oneshot::Receiver<Result<Replies, Error>>;
 
 impl Promoter {
     /// Asks the writer to promote what it finds. None, if it has too much to do: then it promotes anyway.
@@ -237,7 +237,7 @@ impl Writer {
             }
             let done = self.commit_with(&writes, 0)?;
             // Each ends a lease; if none did, nothing more can be done here, and leases still lapse.
-            if !done.is_some_and(|done| done.replies.iter().any(Result::is_ok)) {
+            if !done.is_some_and(|replies| replies.iter().any(Result::is_ok)) {
                 return Ok(());
             }
         }
@@ -332,16 +332,16 @@ impl Writer {
     ///
     /// The inbox gets transactions of its own in two cases: it is long and may hold a job that the batch
     /// names, or the database refuses what some row would do, which must not fail the batch.
-    fn commit(&mut self, writes: &[Write]) -> Result<Written, Error> {
+    fn commit(&mut self, writes: &[Write]) -> Result<Replies, Error> {
         match self.commit_with(writes, inbox::ROWS_MAX) {
-            Ok(Some(written)) => return Ok(written),
+            Ok(Some(replies)) => return Ok(replies),
             Err(Error::Contradiction(_)) if self.promoting > 0 => {}
             Ok(None) => {}
             Err(error) => return Err(error),
         }
         self.promote_all()?;
-        let written = self.commit_with(writes, 0)?;
-        Ok(written.expect("without the inbox nothing is missing from it"))
+        let replies = self.commit_with(writes, 0)?;
+        Ok(replies.expect("without the inbox nothing is missing from it"))
     }
 
     /// Promotes all that waits now. Rows that the database refuses are halved until the one that is to
@@ -374,7 +374,7 @@ impl Writer {
         &mut self,
         writes: &[Write],
         inbox_max: usize,
-    ) -> Result<Option<Written>, Error> {
+    ) -> Result<Option<Replies>, Error> {
         if self.is_unsure {
             self.names = Names::load(&self.connection).map_err(classify)?;
             self.held = Held::default();
@@ -386,17 +386,16 @@ impl Writer {
             self.is_unsure = true;
             classify(error)
         })?;
-        let Some(mut done) = done else {
+        let Some(done) = done else {
             self.is_unsure = true;
             return Ok(None);
         };
         self.last_now = now;
         self.last_event = done.last_event;
         self.newest = done.newest.unwrap_or(self.newest).max(self.newest);
-        self.held.put_back(&mut done.rows);
+        self.held.put_back(done.rows);
         self.note();
-        let leftover = Box::new((done.changes, done.rows));
-        Ok(Some(Written { replies: done.replies, _leftover: leftover }))
+        Ok(Some(done.replies))
     }
 
     fn transact(
@@ -472,7 +471,7 @@ impl Writer {
         let mine = replies.into_iter().skip(inbox.len());
         let replies = mine.map(|reply| reply.expect("each write was answered")).collect();
         let newest = changes.created.iter().map(|(id, _)| *id).max();
-        Ok(Some(Done { replies, newest, rows, changes, last_event }))
+        Ok(Some(Done { replies, newest, rows, last_event }))
     }
 }
 
@@ -559,17 +558,10 @@ fn renew(
     Ok(Ok(Reply::Renewed { until, cancelled, held }))
 }
 
-/// The answers to a batch, and what it leaves behind: freeing that takes time, so whoever asked does it.
-pub(super) struct Written {
-    replies: Replies,
-    _leftover: Box<(Changes, IdMap<Row<Place>>)>,
-}
-
 /// What a transaction did.
 struct Done {
     replies: Replies,
     newest: Option<JobId>,
     rows: IdMap<Row<Place>>,
-    changes: Changes,
     last_event: u64,
 }

@@ -84,7 +84,7 @@ fn open(database: &Path) -> Result<Connection, Error> {
     connection.pragma_update(None, "synchronous", "full")?;
     connection.pragma_update(None, "fullfsync", true)?;
     connection.pragma_update(None, "foreign_keys", true)?;
-    connection.pragma_update(None, "cache_size", -64 * 1024)?;
+    connection.pragma_update(None, "cache_size", -16 * 1024)?;
     connection.pragma_update(None, "temp_store", "memory")?;
     connection.execute_batch(SCHEMA)?;
     Ok(connection)

@@ -27,6 +27,7 @@ mod thin;
 mod wake;
 mod work;
 mod writer;
+mod writer_thread;
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -43,7 +44,8 @@ pub use self::{
     restore::{Restored, restore},
 };
 use self::{
-    lock::Lock, names::Stored, open::Opened, readers::Readers, wake::Watch, writer::WriterThread,
+    lock::Lock, names::Stored, open::Opened, readers::Readers, wake::Watch,
+    writer_thread::WriterThread,
 };
 use crate::{
     Error, Replies, Store, StoreFuture, Write,

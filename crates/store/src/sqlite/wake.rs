@@ -16,7 +16,7 @@ use tokio::sync::oneshot::error::TryRecvError;
 
 use super::{
     SqlResult, classify,
-    writer::{Answered, Promoter},
+    writer_thread::{Answered, Promoter},
 };
 use crate::Error;
 

@@ -3,22 +3,11 @@
 //! It takes a batch, puts it into one transaction, waits until that is on the disk, and answers. An error
 //! of the disk, or a row that cannot be right, ends it for good: after a failed fsync nobody knows what
 //! is on the disk, so nothing more is acknowledged until the file was opened again.
-//!
-//! Nobody waits for an answer that never comes: when the writer has ended, by an error or by a panic,
-//! everyone who waits is told that the store has stopped.
 
-use std::{
-    future::{Future as _, poll_fn},
-    mem,
-    pin::{Pin, pin},
-    sync::{Arc, mpsc as blocking},
-    task::{Poll, ready},
-    thread::{self, JoinHandle},
-    time::Duration,
-};
+use std::{mem, time::Duration};
 
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, config::DbConfig};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use windlass_kernel::{
     Answer, Jitter, JobId, Op, Refusal, Retention, TenantId, Timestamp, WorkerId,
     ops::{Expire, Expiry},
@@ -33,6 +22,7 @@ use super::{
     retention::{self, Sweep},
     save,
     work::{Held, Work},
+    writer_thread::Request,
 };
 use crate::{
     ClaimMany, Error, IdMap, Replies, Reply, Write,
@@ -40,126 +30,8 @@ use crate::{
     read::Pruned,
 };
 
-/// How many batches may wait for the writer. The Committer keeps few in flight.
-const REQUESTS_MAX: usize = 64;
-
-/// The way to the writer's thread. Dropping it waits until all that was asked is done.
-pub(super) struct WriterThread {
-    requests: Option<mpsc::Sender<Request>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-/// What the writer is asked to do.
-enum Request {
-    Commit(Arc<Vec<Write>>, oneshot::Sender<Result<Replies, Error>>),
-    Prune(Retention, usize, oneshot::Sender<Result<Pruned, Error>>),
-    RaiseIncarnation(blocking::Sender<Result<(), Error>>),
-}
-
-impl Request {
-    fn refuse(self, error: Error) {
-        match self {
-            Self::Commit(_, answer) => drop(answer.send(Err(error))),
-            Self::Prune(_, _, answer) => drop(answer.send(Err(error))),
-            Self::RaiseIncarnation(answer) => drop(answer.send(Err(error))),
-        }
-    }
-}
-
-impl WriterThread {
-    pub(super) fn start(connection: Connection, mark: Mark, clock: Clock) -> Result<Self, Error> {
-        let mut writer = Writer::new(connection, mark, clock)?;
-        writer.end_old_leases()?;
-        let (requests, inbox) = mpsc::channel(REQUESTS_MAX);
-        let thread = thread::Builder::new()
-            .name("windlass-writer".to_owned())
-            .spawn(move || writer.run(inbox))?;
-        Ok(Self { requests: Some(requests), thread: Some(thread) })
-    }
-
-    /// Has a batch written.
-    pub(super) async fn commit(&self, writes: Arc<Vec<Write>>) -> Result<Replies, Error> {
-        let (answer, answered) = oneshot::channel();
-        self.ask(Request::Commit(writes, answer), answered).await
-    }
-
-    /// Has one step of retention made.
-    pub(super) async fn prune(&self, retention: Retention, max: usize) -> Result<Pruned, Error> {
-        let (answer, answered) = oneshot::channel();
-        self.ask(Request::Prune(retention, max, answer), answered).await
-    }
-
-    async fn ask<T>(
-        &self,
-        request: Request,
-        mut answered: oneshot::Receiver<Result<T, Error>>,
-    ) -> Result<T, Error> {
-        let requests = self.requests();
-        requests.send(request).await.map_err(|_| ended())?;
-        // A request that comes in while the writer ends is neither read nor dropped: so look at both.
-        let mut closed = pin!(requests.closed());
-        poll_fn(|context| {
-            if let Poll::Ready(result) = Pin::new(&mut answered).poll(context) {
-                return Poll::Ready(result.unwrap_or_else(|_| Err(ended())));
-            }
-            ready!(closed.as_mut().poll(context));
-            // It may have answered just before it ended.
-            Poll::Ready(answered.try_recv().unwrap_or_else(|_| Err(ended())))
-        })
-        .await
-    }
-
-    /// Has a new incarnation begun.
-    pub(super) fn raise_incarnation(&self) -> Result<(), Error> {
-        let (answer, answered) = blocking::channel();
-        let request = Request::RaiseIncarnation(answer);
-        self.requests().blocking_send(request).map_err(|_| ended())?;
-        answered.recv().map_err(|_| ended())?
-    }
-
-    /// A way to have the inbox promoted.
-    pub(super) fn promoter(&self) -> Promoter {
-        Promoter { requests: self.requests().downgrade() }
-    }
-
-    fn requests(&self) -> &mpsc::Sender<Request> {
-        self.requests.as_ref().expect("it is there until this is dropped")
-    }
-}
-
-impl Drop for WriterThread {
-    fn drop(&mut self) {
-        // Closing the channel ends the writer, after what it has been given.
-        self.requests = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-/// Has the inbox promoted, for as long as the writer is there. It does not keep it alive.
-pub(super) struct Promoter {
-    requests: mpsc::WeakSender<Request>,
-}
-
-/// The answer to an empty batch, when it comes.
-pub(super) type Answered = oneshot::Receiver<Result<Replies, Error>>;
-
-impl Promoter {
-    /// Asks the writer to promote what it finds. None, if it has too much to do: then it promotes anyway.
-    pub(super) fn ask(&self) -> Option<Answered> {
-        let (answer, answered) = oneshot::channel();
-        let request = Request::Commit(Arc::default(), answer);
-        self.requests.upgrade()?.try_send(request).is_ok().then_some(answered)
-    }
-}
-
-fn ended() -> Error {
-    Error::Stopped("its writer has ended".to_owned())
-}
-
 /// What the thread owns.
-struct Writer {
+pub(super) struct Writer {
     connection: Connection,
     mark: Mark,
     clock: Clock,
@@ -190,7 +62,7 @@ const NEWEST: &str = "SELECT coalesce(max(id), zeroblob(16)) FROM jobs";
 const LAST: &str = "SELECT id + count - 1, at FROM log ORDER BY id DESC LIMIT 1";
 
 impl Writer {
-    fn new(connection: Connection, mark: Mark, clock: Clock) -> Result<Self, Error> {
+    pub(super) fn new(connection: Connection, mark: Mark, clock: Clock) -> Result<Self, Error> {
         let (last_event, at) = connection
             .query_row(LAST, [], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()
@@ -223,7 +95,7 @@ impl Writer {
 
     /// Ends the leases of earlier incarnations: they are from before the store was restored, so their
     /// workers know of a past that this store has not had. Each is an op like any other.
-    fn end_old_leases(&mut self) -> Result<(), Error> {
+    pub(super) fn end_old_leases(&mut self) -> Result<(), Error> {
         let first_epoch = u64::from(self.incarnation) << 32;
         loop {
             let old = load::load_leased_before(&self.connection, first_epoch).map_err(classify)?;
@@ -243,7 +115,7 @@ impl Writer {
         }
     }
 
-    fn run(mut self, mut inbox: mpsc::Receiver<Request>) {
+    pub(super) fn run(mut self, mut inbox: mpsc::Receiver<Request>) {
         while let Some(request) = inbox.blocking_recv() {
             let goes_on = match request {
                 Request::Commit(writes, answer) => tell(self.commit(&writes), |result| {

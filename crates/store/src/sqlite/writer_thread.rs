@@ -1,0 +1,137 @@
+//! The way to the writer's thread, for those who ask it.
+//!
+//! Nobody waits for an answer that never comes: when the writer has ended, by an error or by a panic,
+//! everyone who waits is told that the store has stopped.
+
+use std::{
+    future::{Future as _, poll_fn},
+    pin::{Pin, pin},
+    sync::{Arc, mpsc as blocking},
+    task::{Poll, ready},
+    thread::{self, JoinHandle},
+};
+
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+use windlass_kernel::Retention;
+
+use super::{Clock, mark::Mark, writer::Writer};
+use crate::{Error, Replies, Write, read::Pruned};
+
+/// How many batches may wait for the writer. The Committer keeps few in flight.
+const REQUESTS_MAX: usize = 64;
+
+/// The way to the writer's thread. Dropping it waits until all that was asked is done.
+pub(super) struct WriterThread {
+    requests: Option<mpsc::Sender<Request>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the writer is asked to do.
+pub(super) enum Request {
+    Commit(Arc<Vec<Write>>, oneshot::Sender<Result<Replies, Error>>),
+    Prune(Retention, usize, oneshot::Sender<Result<Pruned, Error>>),
+    RaiseIncarnation(blocking::Sender<Result<(), Error>>),
+}
+
+impl Request {
+    pub(super) fn refuse(self, error: Error) {
+        match self {
+            Self::Commit(_, answer) => drop(answer.send(Err(error))),
+            Self::Prune(_, _, answer) => drop(answer.send(Err(error))),
+            Self::RaiseIncarnation(answer) => drop(answer.send(Err(error))),
+        }
+    }
+}
+
+impl WriterThread {
+    pub(super) fn start(connection: Connection, mark: Mark, clock: Clock) -> Result<Self, Error> {
+        let mut writer = Writer::new(connection, mark, clock)?;
+        writer.end_old_leases()?;
+        let (requests, inbox) = mpsc::channel(REQUESTS_MAX);
+        let thread = thread::Builder::new()
+            .name("windlass-writer".to_owned())
+            .spawn(move || writer.run(inbox))?;
+        Ok(Self { requests: Some(requests), thread: Some(thread) })
+    }
+
+    /// Has a batch written.
+    pub(super) async fn commit(&self, writes: Arc<Vec<Write>>) -> Result<Replies, Error> {
+        let (answer, answered) = oneshot::channel();
+        self.ask(Request::Commit(writes, answer), answered).await
+    }
+
+    /// Has one step of retention made.
+    pub(super) async fn prune(&self, retention: Retention, max: usize) -> Result<Pruned, Error> {
+        let (answer, answered) = oneshot::channel();
+        self.ask(Request::Prune(retention, max, answer), answered).await
+    }
+
+    async fn ask<T>(
+        &self,
+        request: Request,
+        mut answered: oneshot::Receiver<Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let requests = self.requests();
+        requests.send(request).await.map_err(|_| ended())?;
+        // A request that comes in while the writer ends is neither read nor dropped: so look at both.
+        let mut closed = pin!(requests.closed());
+        poll_fn(|context| {
+            if let Poll::Ready(result) = Pin::new(&mut answered).poll(context) {
+                return Poll::Ready(result.unwrap_or_else(|_| Err(ended())));
+            }
+            ready!(closed.as_mut().poll(context));
+            // It may have answered just before it ended.
+            Poll::Ready(answered.try_recv().unwrap_or_else(|_| Err(ended())))
+        })
+        .await
+    }
+
+    /// Has a new incarnation begun.
+    pub(super) fn raise_incarnation(&self) -> Result<(), Error> {
+        let (answer, answered) = blocking::channel();
+        let request = Request::RaiseIncarnation(answer);
+        self.requests().blocking_send(request).map_err(|_| ended())?;
+        answered.recv().map_err(|_| ended())?
+    }
+
+    /// A way to have the inbox promoted.
+    pub(super) fn promoter(&self) -> Promoter {
+        Promoter { requests: self.requests().downgrade() }
+    }
+
+    fn requests(&self) -> &mpsc::Sender<Request> {
+        self.requests.as_ref().expect("it is there until this is dropped")
+    }
+}
+
+impl Drop for WriterThread {
+    fn drop(&mut self) {
+        // Closing the channel ends the writer, after what it has been given.
+        self.requests = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Has the inbox promoted, for as long as the writer is there. It does not keep it alive.
+pub(super) struct Promoter {
+    requests: mpsc::WeakSender<Request>,
+}
+
+/// The answer to an empty batch, when it comes.
+pub(super) type Answered = oneshot::Receiver<Result<Replies, Error>>;
+
+impl Promoter {
+    /// Asks the writer to promote what it finds. None, if it has too much to do: then it promotes anyway.
+    pub(super) fn ask(&self) -> Option<Answered> {
+        let (answer, answered) = oneshot::channel();
+        let request = Request::Commit(Arc::default(), answer);
+        self.requests.upgrade()?.try_send(request).is_ok().then_some(answered)
+    }
+}
+
+fn ended() -> Error {
+    Error::Stopped("its writer has ended".to_owned())
+}

@@ -11,6 +11,7 @@ use std::{
 use common::*;
 use rusqlite::Connection;
 use windlass_kernel::JobId;
+use windlass_store::Store as _;
 
 /// A store that was killed right after its first commit: all of it is in the log.
 fn killed_after_a_commit(folder: &Path) -> PathBuf {
@@ -180,5 +181,29 @@ fn a_mark_that_cannot_be_read_is_no_alarm() {
     for text in ["", "windlass-mark 1 abc", "windlass-mark 2 a 0 0\n"] {
         fs::write(beside(&path, "-mark"), text).unwrap();
         TestStore::open(&path).unwrap().job(JobId::from_u128(1));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_is_removed_or_replaced_while_it_is_served_stops_the_store() {
+    for (ending, replaced) in [("", false), ("", true), ("-wal", false), ("-wal", true)] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap().join("w.db");
+        let test = TestStore::open(&path).unwrap();
+        test.enqueue(1, plain());
+        let file = beside(&path, ending);
+        fs::rename(&file, beside(&path, "-gone")).unwrap();
+        if replaced {
+            fs::copy(beside(&path, "-gone"), &file).unwrap();
+        }
+        let commit = || {
+            let writes = vec![write(enqueue(2, plain()))];
+            test.runtime.block_on(test.store.commit(writes.into())).unwrap_err()
+        };
+        let (first, later) = (commit(), commit());
+        assert_eq!((first.code(), later.code()), ("STORE_STOPPED", "STORE_STOPPED"));
+        let said = first.to_string();
+        assert!(said.contains("was removed or replaced while it was in use"), "{said}");
     }
 }

@@ -15,6 +15,7 @@ mod inbox;
 mod load;
 mod lock;
 mod mark;
+mod named;
 mod names;
 mod open;
 mod packed;
@@ -86,7 +87,7 @@ impl Sqlite {
     pub fn open(options: Options) -> Result<Self, Error> {
         let opened = open::open(&options.path, options.address.as_deref())?;
         let Opened { path, connection, lock, mark } = opened;
-        let writer = WriterThread::start(connection, mark, options.clock)?;
+        let writer = WriterThread::start(connection, &path, mark, options.clock)?;
         let readers = Readers::open(&path)?;
         let watch = Watch::start(&path, writer.promoter())?;
         Ok(Self { _watch: watch, readers, writer, _lock: lock })

@@ -17,6 +17,7 @@ use super::{
     Clock, SqlResult, claim, classify, inbox,
     load::{self, Place},
     mark::{Mark, Point},
+    named::Named,
     names::Names,
     open::{INCARNATION, SET_INCARNATION},
     retention::{self, Sweep},
@@ -33,6 +34,7 @@ use crate::{
 /// What the thread owns.
 pub(super) struct Writer {
     connection: Connection,
+    named: Named,
     mark: Mark,
     clock: Clock,
     names: Names,
@@ -62,7 +64,12 @@ const NEWEST: &str = "SELECT coalesce(max(id), zeroblob(16)) FROM jobs";
 const LAST: &str = "SELECT id + count - 1, at FROM log ORDER BY id DESC LIMIT 1";
 
 impl Writer {
-    pub(super) fn new(connection: Connection, mark: Mark, clock: Clock) -> Result<Self, Error> {
+    pub(super) fn new(
+        connection: Connection,
+        named: Named,
+        mark: Mark,
+        clock: Clock,
+    ) -> Result<Self, Error> {
         let (last_event, at) = connection
             .query_row(LAST, [], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()
@@ -78,6 +85,7 @@ impl Writer {
         let (held, sweep, is_unsure) = (Held::default(), Sweep::default(), false);
         Ok(Self {
             connection,
+            named,
             mark,
             clock,
             names,
@@ -266,6 +274,7 @@ impl Writer {
         self.last_event = done.last_event;
         self.newest = done.newest.unwrap_or(self.newest).max(self.newest);
         self.held.put_back(done.rows);
+        self.named.check()?;
         self.note();
         Ok(Some(done.replies))
     }

@@ -5,6 +5,7 @@
 
 use std::{
     future::{Future as _, poll_fn},
+    path::Path,
     pin::{Pin, pin},
     sync::{Arc, mpsc as blocking},
     task::{Poll, ready},
@@ -15,7 +16,7 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 use windlass_kernel::Retention;
 
-use super::{Clock, mark::Mark, writer::Writer};
+use super::{Clock, mark::Mark, named::Named, writer::Writer};
 use crate::{Error, Replies, Write, read::Pruned};
 
 /// How many batches may wait for the writer. The Committer keeps few in flight.
@@ -45,8 +46,13 @@ impl Request {
 }
 
 impl WriterThread {
-    pub(super) fn start(connection: Connection, mark: Mark, clock: Clock) -> Result<Self, Error> {
-        let mut writer = Writer::new(connection, mark, clock)?;
+    pub(super) fn start(
+        connection: Connection,
+        path: &Path,
+        mark: Mark,
+        clock: Clock,
+    ) -> Result<Self, Error> {
+        let mut writer = Writer::new(connection, Named::new(path), mark, clock)?;
         writer.end_old_leases()?;
         let (requests, inbox) = mpsc::channel(REQUESTS_MAX);
         let thread = thread::Builder::new()

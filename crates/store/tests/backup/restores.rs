@@ -1,7 +1,8 @@
 //! What a restore replaces, what it keeps, and that no epoch comes twice.
 
-use std::{collections::BTreeSet, fs, time::Duration};
+use std::{collections::BTreeSet, fs, path::Path, thread, time::Duration};
 
+use rusqlite::Connection;
 use windlass_kernel::{
     Epoch, Jitter, JobId, State, Timestamp,
     ops::{Expire, Expiry},
@@ -35,6 +36,10 @@ fn what_was_replaced_is_kept_aside_whole() {
     let (path, copy) = (at.join("w.db"), at.join("copy.db"));
     let owner = Killed::start(child("child_commits_without_end", &path));
     backup(&path, &copy, PLAIN).unwrap();
+    // What comes after the copy is what the restore would lose.
+    while number_of_jobs(&path) == number_of_jobs(&copy) {
+        thread::yield_now();
+    }
     drop(owner);
     assert!(fs::metadata(at.join("w.db-wal")).unwrap().len() > 0, "it has a log");
     let done = restore(&copy, &path, FORCE).unwrap();
@@ -49,6 +54,11 @@ fn what_was_replaced_is_kept_aside_whole() {
     let restored = TestStore::open(&path).unwrap();
     let jobs = |test: &TestStore| test.wait(test.store.counts()).iter().map(|it| it.2).sum::<u64>();
     assert!(jobs(&aside) > jobs(&restored), "the load went on after the backup");
+}
+
+fn number_of_jobs(path: &Path) -> u64 {
+    let sql = "SELECT count(*) FROM jobs";
+    Connection::open(path).unwrap().query_row(sql, [], |row| row.get(0)).unwrap()
 }
 
 #[test]

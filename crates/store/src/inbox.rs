@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use windlass_kernel::{
-    Actor, By, IdempotencyKey, IdempotencyScope, JobId, Kind, Payload, Queue, RetryPolicy, Tag,
-    TaskId, TenantId, Timestamp, TraceId,
+    Actor, Answer, By, IdempotencyKey, IdempotencyScope, JobId, Kind, Payload, Queue, Refusal,
+    RetryPolicy, Tag, TaskId, TenantId, Timestamp, TraceId,
     job::{Priority, ScheduleType},
     ops::{Enqueue, Idempotency, NewJob, NewTask},
     time::as_ms,
 };
 
-use crate::read::InboxOutcome;
+use crate::{Reply, read::InboxOutcome};
 
 /// An enqueue without what has a column of its own: job id, tenant and payload.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -177,6 +177,67 @@ pub(crate) struct ResultLine<'a> {
     pub(crate) actor: &'a Actor,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) trace_id: Option<&'a TraceId>,
+}
+
+/// How an enqueue ended without a job.
+pub(crate) struct Without {
+    pub(crate) outcome: InboxOutcome,
+    pub(crate) existing: Option<JobId>,
+    pub(crate) refusal: Option<(&'static str, String)>,
+}
+
+impl Without {
+    /// None, if there is a new job.
+    pub(crate) fn of(reply: &Result<Reply, Refusal>) -> Option<Self> {
+        let refusal = match reply {
+            Ok(Reply::Answer(Answer { recorded: true, job_id, .. })) => {
+                let (outcome, existing) = (InboxOutcome::Hit, Some(*job_id));
+                return Some(Self { outcome, existing, refusal: None });
+            }
+            Ok(_) => return None,
+            Err(refusal) => refusal,
+        };
+        let (outcome, existing) = match refusal {
+            Refusal::IdempotencyConflict { job_id, .. } => (InboxOutcome::Conflict, Some(*job_id)),
+            Refusal::JobExists { job_id } | Refusal::TaskActive { job_id, .. } => {
+                (InboxOutcome::Refused, Some(*job_id))
+            }
+            _ => (InboxOutcome::Refused, None),
+        };
+        Some(Self { outcome, existing, refusal: Some((refusal.code(), refusal.to_string())) })
+    }
+
+    /// The line that tells it.
+    pub(crate) fn line(&self, op: &Enqueue) -> String {
+        let line = ResultLine {
+            inbox: self.outcome,
+            job_id: op.job_id,
+            existing: self.existing,
+            code: self.refusal.as_ref().map(|(code, _)| *code),
+            why: self.refusal.as_ref().map(|(_, why)| why.as_str()),
+            actor: &op.by.actor,
+            trace_id: op.by.trace_id.as_ref(),
+        };
+        serde_json::to_string(&line).expect("a line is plain data")
+    }
+}
+
+/// The op of a row of the inbox, or what is wrong with it. A column may be unreadable itself.
+pub(crate) fn read_op(
+    job_id: JobId,
+    tenant: Result<&str, String>,
+    request: Result<&str, String>,
+    payload: Result<&str, String>,
+) -> Result<Enqueue, String> {
+    let said = |field: &str, why: String| format!("{field}: {why}");
+    let tenant = tenant.and_then(|it| TenantId::new(it).map_err(|why| why.to_string()));
+    let tenant = tenant.map_err(|why| said("tenant", why))?;
+    let request = request.and_then(|it| serde_json::from_str(it).map_err(|why| why.to_string()));
+    let request: Request = request.map_err(|why| said("op", why))?;
+    let payload =
+        payload.and_then(|it| Payload::parse(it, usize::MAX).map_err(|why| why.to_string()));
+    let payload = payload.map_err(|why| said("payload", why))?;
+    request.into_op(job_id, tenant, payload).map_err(|why| said("op", why))
 }
 
 /// Does a line of the log tell of the inbox, and of no job?

@@ -13,10 +13,9 @@ use windlass_kernel::{
 use super::{
     SqlResult,
     load::{HeldRow, load_job, load_to_grant},
-    names::GroupName,
     work::Work,
 };
-use crate::commit::ClaimMany;
+use crate::{commit::ClaimMany, job_row::GroupName};
 
 /// The jobs that a claim may consider, by head.
 #[derive(Default)]

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension as _, Row, TransactionBehavior, params};
-use windlass_kernel::{Answer, JobId, Op, Payload, Refusal, TenantId, Timestamp, ops::Enqueue};
+use windlass_kernel::{JobId, Op, Refusal, TenantId, Timestamp, ops::Enqueue};
 
 use super::{
     SqlResult, classify,
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     Error, Reply, Write,
-    inbox::{Request, ResultLine},
+    inbox::{Request, Without, read_op},
     migrate,
     read::{InboxOutcome, InboxResult},
 };
@@ -151,16 +151,8 @@ fn op_of(row: &Row<'_>) -> Result<Enqueue, String> {
         let value = row.get_ref(column).map_err(|error| error.to_string())?;
         value.as_str().map_err(|error| error.to_string())
     };
-    let said = |field: &str, why: String| format!("{field}: {why}");
-    let job_id = u128_of(row, 1).map_err(|error| said("job_id", error.to_string()))?;
-    let tenant = text(2).and_then(|it| TenantId::new(it).map_err(|why| why.to_string()));
-    let tenant = tenant.map_err(|why| said("tenant", why))?;
-    let request = text(3).and_then(|it| serde_json::from_str(it).map_err(|why| why.to_string()));
-    let request: Request = request.map_err(|why| said("op", why))?;
-    let payload =
-        text(4).and_then(|it| Payload::parse(it, usize::MAX).map_err(|why| why.to_string()));
-    let payload = payload.map_err(|why| said("payload", why))?;
-    request.into_op(JobId::from_u128(job_id), tenant, payload).map_err(|why| said("op", why))
+    let job_id = u128_of(row, 1).map_err(|error| format!("job_id: {error}"))?;
+    read_op(JobId::from_u128(job_id), text(2), text(3), text(4))
 }
 
 const FORGET: &str = "DELETE FROM inbox WHERE seq <= ?1";
@@ -211,7 +203,7 @@ impl Batch {
             let id = last_event + 1;
             let mut lines = Vec::with_capacity(results.len());
             for (number, (taken, without)) in (id..).zip(&results) {
-                without.save(connection, number, taken.seq, now)?;
+                save_result(connection, without, number, taken.seq, now)?;
                 lines.push(without.line(&taken.op));
             }
             let (count, lines) = (lines.len() as u64, format!("[{}]", lines.join(",")));
@@ -227,13 +219,6 @@ impl Batch {
     }
 }
 
-/// How an enqueue ended without a job.
-struct Without {
-    outcome: InboxOutcome,
-    existing: Option<JobId>,
-    refusal: Option<(&'static str, String)>,
-}
-
 const SAVE_RESULT: &str = "
     INSERT INTO inbox_results
         (event, job_id, tenant, asked_at, at, outcome, existing, code, why, op, payload)
@@ -241,52 +226,23 @@ const SAVE_RESULT: &str = "
         iif(?3 = 'hit', NULL, payload)
     FROM inbox WHERE seq = ?7";
 
-impl Without {
-    /// None, if there is a new job.
-    fn of(reply: &Result<Reply, Refusal>) -> Option<Self> {
-        let refusal = match reply {
-            Ok(Reply::Answer(Answer { recorded: true, job_id, .. })) => {
-                let (outcome, existing) = (InboxOutcome::Hit, Some(*job_id));
-                return Some(Self { outcome, existing, refusal: None });
-            }
-            Ok(_) => return None,
-            Err(refusal) => refusal,
-        };
-        let (outcome, existing) = match refusal {
-            Refusal::IdempotencyConflict { job_id, .. } => (InboxOutcome::Conflict, Some(*job_id)),
-            Refusal::JobExists { job_id } | Refusal::TaskActive { job_id, .. } => {
-                (InboxOutcome::Refused, Some(*job_id))
-            }
-            _ => (InboxOutcome::Refused, None),
-        };
-        Some(Self { outcome, existing, refusal: Some((refusal.code(), refusal.to_string())) })
-    }
-
-    fn save(&self, connection: &Connection, event: u64, seq: i64, now: Timestamp) -> SqlResult<()> {
-        connection.prepare_cached(SAVE_RESULT)?.execute(params![
-            event,
-            now.as_micros(),
-            self.outcome.as_str(),
-            self.existing.map(|id| id.as_u128().to_be_bytes()),
-            self.refusal.as_ref().map(|(code, _)| *code),
-            self.refusal.as_ref().map(|(_, why)| why),
-            seq,
-        ])?;
-        Ok(())
-    }
-
-    fn line(&self, op: &Enqueue) -> String {
-        let line = ResultLine {
-            inbox: self.outcome,
-            job_id: op.job_id,
-            existing: self.existing,
-            code: self.refusal.as_ref().map(|(code, _)| *code),
-            why: self.refusal.as_ref().map(|(_, why)| why.as_str()),
-            actor: &op.by.actor,
-            trace_id: op.by.trace_id.as_ref(),
-        };
-        serde_json::to_string(&line).expect("a line is plain data")
-    }
+fn save_result(
+    connection: &Connection,
+    without: &Without,
+    event: u64,
+    seq: i64,
+    now: Timestamp,
+) -> SqlResult<()> {
+    connection.prepare_cached(SAVE_RESULT)?.execute(params![
+        event,
+        now.as_micros(),
+        without.outcome.as_str(),
+        without.existing.map(|id| id.as_u128().to_be_bytes()),
+        without.refusal.as_ref().map(|(code, _)| *code),
+        without.refusal.as_ref().map(|(_, why)| why),
+        seq,
+    ])?;
+    Ok(())
 }
 
 /// As it stands, whatever stands there.

@@ -1,25 +1,18 @@
 //! Loads the rows that a commit needs.
 
-use std::{str::FromStr, sync::Arc, time::Duration};
+use std::str::FromStr;
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params, types::ValueRef};
 use windlass_kernel::{
-    DeadLetter, Digest, DlqId, Epoch, IdempotencyKey, IdempotencyScope, Job, JobId, Session, Spec,
-    State, Task, TaskId, TenantId, Timestamp, TraceId,
-    ids::ClaimId,
-    job::{Origin, Priority, Rank, ScheduleType},
-    ops::NewJob,
+    DeadLetter, DlqId, Job, JobId, State, Task, TaskId, TenantId, Timestamp, ids::ClaimId,
+    job::Rank,
 };
 
-use super::{
-    SqlResult,
-    names::Lookup,
-    packed::{History, LeaseBytes},
-    work::Work,
-};
+use super::{SqlResult, names::Lookup, work::Work};
 use crate::{
     commit::{Key, Needs},
-    row::{Options, Rest},
+    job_row::{JobRow, TraceName, Unpacked, Unreadable},
+    packed::{History, LeaseBytes},
 };
 
 /// The columns of a job that are read back, in the order of [`job_of`].
@@ -293,17 +286,14 @@ impl rusqlite::ToSql for TaskName<'_> {
 
 /// The job of a row that has `job_columns`.
 pub(super) fn job_of(row: &Row<'_>, names: &impl Lookup) -> SqlResult<Loaded> {
-    let (mut loaded, lease) = job_and_lease_of(row, names)?;
+    let (mut unpacked, mut place) = unpack(row, names)?;
     if let Some(id) = row.get::<_, Option<i64>>(15)? {
         let session = names.session(id)?;
         let session = session.ok_or_else(|| unreadable(15, format!("there is no session {id}")))?;
-        let held = lease.held.ok_or_else(|| unreadable(16, "there is no lease".to_owned()))?;
-        let Loaded { job, place } = &mut loaded;
-        job.lease = Some(held.lease(session.worker.clone()));
-        place.lease_seen = held.seen;
-        with_session(job, place, &session);
+        place.lease_seen = unpacked.held(&session).map_err(of_row)?;
     }
-    Ok(loaded)
+    place.history = unpacked.history;
+    Ok(Loaded { job: unpacked.job, place })
 }
 
 /// The job of a row that has `job_columns`, as if nobody held it.
@@ -316,114 +306,59 @@ pub(super) fn job_and_lease_of(
     row: &Row<'_>,
     names: &impl Lookup,
 ) -> SqlResult<(Loaded, LeaseBytes)> {
-    let id = JobId::from_u128(u128_of(row, 1)?);
-    let state = state_of(row, 4)?;
-    let (spec, group) = spec_of(row, id, names)?;
-    let lease = lease_of(row, 16)?;
-    let updated_at = time_of(row, 12)?;
-    let mut job = Job {
-        id,
-        spec: Arc::new(spec),
-        state,
-        version: row.get(6)?,
-        attempt: row.get(7)?,
-        retry_count: row.get(8)?,
-        epoch: Epoch::new(row.get(10)?),
-        claim_id: lease.claim_id,
-        interruptions: 0,
-        started_at: time_or_none(row, 13)?,
-        attempt_started_at: None,
-        execution_started_at: None,
-        updated_at,
-        finished_at: state.is_end().then_some(updated_at),
-        next_retry_at: time_or_none(row, 14)?,
-        wait: None,
-        woken: None,
-        cancel: None,
-        error: None,
-        ended_by: None,
-        dlq_id: (state == State::Failed).then(|| DlqId::of_job(id)),
-        result: None,
-        remaining: None,
-        settles: Vec::new(),
-        lease: None,
-        lease_count: lease.count,
-    };
-    let rest: Rest = json_or_default(row, 23)?;
-    rest.into_job(&mut job);
-    let history = History::parse(row.get_ref(24)?.as_blob()?);
-    let place = Place {
-        seq: row.get(0)?,
-        history: history.ok_or_else(|| unreadable(24, "it is no history".to_owned()))?,
-        lease_seen: 0,
-        group: Some((group, job.is_isolated())),
-    };
+    let (Unpacked { job, lease, history }, mut place) = unpack(row, names)?;
+    place.history = history;
     Ok((Loaded { job, place }, lease))
 }
 
-/// What was asked for, and the group that the row is in.
-fn spec_of(row: &Row<'_>, id: JobId, names: &impl Lookup) -> SqlResult<(Spec, i64)> {
-    let options: Options = json_or_default(row, 22)?;
+/// What a row that has `job_columns` says, and where it stands.
+fn unpack(row: &Row<'_>, names: &impl Lookup) -> SqlResult<(Unpacked, Place)> {
     let group_id = row.get(3)?;
     let group = names.group(group_id)?;
     let group = group.ok_or_else(|| unreadable(3, format!("there is no group {group_id}")))?;
-    if row.get_ref(2)?.as_str()? != group.tenant.as_str() {
-        return Err(unreadable(2, format!("group {group_id} belongs to {}", group.tenant)));
-    }
-    let created_at = time_of(row, 11)?;
-    let due_at = options.scheduled_at.unwrap_or(created_at).max(created_at);
-    let priority = Priority::of_rank(Rank(row.get(5)?), due_at);
     let task_id = match row.get_ref(17)? {
         ValueRef::Null => None,
         ValueRef::Blob(_) => Some(TaskId::of_job(JobId::from_u128(u128_of(row, 17)?))),
         _ => Some(text_of(row, 17)?),
     };
-    let task_given = task_id.is_some();
-    let task_id = task_id.unwrap_or_else(|| TaskId::of_job(id));
-    let (idempotency_scope, idempotency_key) = match row.get_ref(19)? {
-        ValueRef::Null if task_given => (IdempotencyScope::own_id(), IdempotencyKey::of_job(id)),
-        ValueRef::Null => (IdempotencyScope::own_id(), IdempotencyKey::of_own_task(&task_id)),
-        _ => (text_of(row, 18)?, text_of(row, 19)?),
+    let key = match row.get_ref(19)? {
+        ValueRef::Null => None,
+        key => Some((row.get_ref(18)?.as_str()?, key.as_str()?)),
     };
-    let spec = Spec {
-        tenant: group.tenant,
-        task_id,
-        task_given,
-        kind: group.kind,
-        queue: group.queue,
-        priority: priority.ok_or_else(|| unreadable(5, "it is no rank".to_owned()))?,
-        schedule_type: options.schedule_type.unwrap_or(ScheduleType::At),
-        scheduled_at: options.scheduled_at,
-        due_at,
-        timeout: options.timeout_ms.map(Duration::from_millis),
-        heartbeat_timeout: options.heartbeat_timeout_ms.map(Duration::from_millis),
-        schedule_to_start: options.schedule_to_start_ms.map(Duration::from_millis),
-        deadline_at: options.deadline_at,
+    let job_row = JobRow {
+        id: JobId::from_u128(u128_of(row, 1)?),
+        tenant: row.get_ref(2)?.as_str()?,
+        state: row.get_ref(4)?.as_str()?,
+        rank: row.get(5)?,
+        version: row.get(6)?,
+        attempt: row.get(7)?,
+        retry_count: row.get(8)?,
         max_retries: row.get(9)?,
-        retry: options.retry.unwrap_or_default(),
-        max_interruptions: options.max_interruptions.unwrap_or(NewJob::MAX_INTERRUPTIONS_DEFAULT),
-        idempotency_scope,
-        idempotency_key,
-        payload_digest: Digest::from_bytes(row.get(20)?),
-        tags: options.tags,
-        trace_id: match row.get_ref(21)? {
-            ValueRef::Blob(_) => TraceId::for_run(id, u128_of(row, 21)?),
-            _ => text_of(row, 21)?,
+        epoch: row.get(10)?,
+        created_at: time_of(row, 11)?,
+        updated_at: time_of(row, 12)?,
+        started_at: time_or_none(row, 13)?,
+        next_retry_at: time_or_none(row, 14)?,
+        lease: row.get_ref(16)?.as_blob_or_null()?,
+        task_id,
+        key,
+        payload_digest: row.get(20)?,
+        trace: match row.get_ref(21)? {
+            ValueRef::Blob(_) => TraceName::Made(u128_of(row, 21)?),
+            text => TraceName::Given(text.as_str()?),
         },
-        parent: options.parent,
-        origin: options.origin.unwrap_or(Origin::Enqueued),
-        created_at,
+        options: row.get_ref(22)?.as_str_or_null()?,
+        rest: row.get_ref(23)?.as_str_or_null()?,
+        history: row.get_ref(24)?.as_blob()?,
     };
-    Ok((spec, group_id))
+    let unpacked = job_row.unpack(&group).map_err(of_row)?;
+    let group = Some((group_id, unpacked.job.is_isolated()));
+    Ok((unpacked, Place { seq: row.get(0)?, group, ..Place::default() }))
 }
 
-/// What its session adds to a lease: a later end, and renewals that are not counted yet.
-pub(super) fn with_session(job: &mut Job, place: &mut Place, session: &Session) {
-    if let Some(lease) = &mut job.lease {
-        lease.until = lease.until.max(session.until);
-    }
-    job.lease_count += session.renewals.saturating_sub(place.lease_seen);
-    place.lease_seen = session.renewals;
+/// A column that cannot be what it should be: the database is damaged.
+fn of_row(Unreadable { column, why }: Unreadable) -> rusqlite::Error {
+    unreadable(0, format!("{column}: {why}"))
 }
 
 pub(super) fn u128_of(row: &Row<'_>, column: usize) -> SqlResult<u128> {
@@ -461,16 +396,6 @@ pub(super) fn json_of<T: serde::de::DeserializeOwned>(
 ) -> SqlResult<T> {
     let text = row.get_ref(column)?.as_str()?;
     serde_json::from_str(text).map_err(|error| unreadable(column, error.to_string()))
-}
-
-fn json_or_default<T: serde::de::DeserializeOwned + Default>(
-    row: &Row<'_>,
-    column: usize,
-) -> SqlResult<T> {
-    match row.get_ref(column)? {
-        ValueRef::Null => Ok(T::default()),
-        _ => json_of(row, column),
-    }
 }
 
 /// A value that cannot be what it should be: the database is damaged.

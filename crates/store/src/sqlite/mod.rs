@@ -18,7 +18,6 @@ mod mark;
 mod named;
 mod names;
 mod open;
-mod packed;
 mod read;
 mod readers;
 mod restore;

@@ -6,12 +6,13 @@
 use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
-use windlass_kernel::{Job, Kind, Queue, Session, TenantId, Timestamp, WorkerId};
+use windlass_kernel::{Job, Queue, Session, Timestamp, WorkerId};
 
 use super::{
     SqlResult,
     load::{Place, text_of, time_of},
 };
+use crate::job_row::GroupName;
 
 /// Groups and sessions, by name and by the number they have in rows.
 #[derive(Clone, Debug, Default)]
@@ -60,33 +61,6 @@ impl Lookup for Names {
 struct Known {
     session: Session,
     lapses_at: Timestamp,
-}
-
-/// Jobs that are offered to workers together.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct GroupName {
-    pub(super) queue: Queue,
-    pub(super) tenant: TenantId,
-    pub(super) kind: Kind,
-    pub(super) isolated: bool,
-}
-
-impl GroupName {
-    pub(super) fn of(job: &Job) -> Self {
-        let spec = &job.spec;
-        Self {
-            queue: spec.queue.clone(),
-            tenant: spec.tenant.clone(),
-            kind: spec.kind.clone(),
-            isolated: job.is_isolated(),
-        }
-    }
-
-    fn is_of(&self, job: &Job) -> bool {
-        let spec = &job.spec;
-        (&self.queue, &self.tenant, &self.kind) == (&spec.queue, &spec.tenant, &spec.kind)
-            && self.isolated == job.is_isolated()
-    }
 }
 
 const GROUPS: &str = "SELECT queue, tenant, kind, isolated, id FROM job_groups";

@@ -3,22 +3,20 @@
 use std::sync::LazyLock;
 
 use rusqlite::{CachedStatement, Connection, params};
-use windlass_kernel::{
-    DeadLetter, Job, JobId, NewPayload, Task, Timestamp,
-    timer::{self, Alarm},
-};
+use windlass_kernel::{DeadLetter, Job, JobId, NewPayload, Task, Timestamp};
 
 use super::{
     SqlResult,
     load::{Place, TaskName},
     names::Names,
-    packed::LeaseColumn,
     read::read_payload,
 };
 use crate::{
     IdMap,
     commit::{Changes, Output, Row},
+    job_row::{TraceName, json, timer_at},
     log,
+    packed::LeaseColumn,
     row::{Options, Rest},
 };
 
@@ -415,32 +413,6 @@ fn save_task(connection: &Connection, task: &Task) -> SqlResult<()> {
     let row = params![task.tenant.as_str(), TaskName::of(&task.task_id), task.next_attempt];
     connection.prepare_cached(SAVE_TASK)?.execute(row)?;
     Ok(())
-}
-
-/// The next alarm of the job itself. Its lease rings with the session that holds it.
-fn timer_at(job: &Job) -> Option<Timestamp> {
-    let alarms = Alarm::ALL.iter().filter(|alarm| **alarm != Alarm::Lease);
-    alarms.filter_map(|alarm| timer::rings_at(job, *alarm)).min()
-}
-
-fn json<T: serde::Serialize>(value: &T) -> String {
-    serde_json::to_string(value).expect("rows are plain data")
-}
-
-/// A trace in a row: the chance that ours was made from, or a caller's trace as text.
-enum TraceName<'a> {
-    Made(u128),
-    Given(&'a str),
-}
-
-impl TraceName<'_> {
-    fn of(job: &Job) -> TraceName<'_> {
-        let trace = &job.spec.trace_id;
-        match trace.random_of(job.id) {
-            Some(random) => TraceName::Made(random),
-            None => TraceName::Given(trace.as_str()),
-        }
-    }
 }
 
 impl rusqlite::ToSql for TraceName<'_> {

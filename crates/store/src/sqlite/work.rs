@@ -7,12 +7,13 @@ use windlass_kernel::{Job, JobId, WorkerId};
 
 use super::{
     SqlResult,
-    load::{HeldRow, Loaded, Place, load_held, with_session},
+    load::{HeldRow, Loaded, Place, load_held},
     names::Names,
 };
 use crate::{
     IdMap,
     commit::{Row, WorkingSet},
+    job_row::with_session,
 };
 
 /// What one commit works on.
@@ -76,7 +77,7 @@ impl<'a> Work<'a> {
             adds.then_some(session)
         });
         if let Some(session) = session {
-            with_session(Arc::make_mut(&mut job), &mut place, session);
+            with_session(Arc::make_mut(&mut job), &mut place.lease_seen, session);
         }
         self.set.add_job(job, place);
         true

@@ -6,34 +6,34 @@ use crate::log::{Chain, NO_CHAIN};
 
 /// What the column `lease` says, but for the worker, whose session stands in a column of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct LeaseBytes {
+pub(crate) struct LeaseBytes {
     /// The last claim.
-    pub(super) claim_id: Option<ClaimId>,
+    pub(crate) claim_id: Option<ClaimId>,
     /// Claims and renewals over the whole life.
-    pub(super) count: u64,
+    pub(crate) count: u64,
     /// The lease that is held now.
-    pub(super) held: Option<HeldBytes>,
+    pub(crate) held: Option<HeldBytes>,
 }
 
 /// A lease that is held.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct HeldBytes {
-    pub(super) until: Timestamp,
-    pub(super) beat_at: Timestamp,
+pub(crate) struct HeldBytes {
+    pub(crate) until: Timestamp,
+    pub(crate) beat_at: Timestamp,
     /// Renewals of the session that are part of the count.
-    pub(super) seen: u64,
-    pub(super) alone: bool,
+    pub(crate) seen: u64,
+    pub(crate) alone: bool,
 }
 
 impl HeldBytes {
     /// The lease that a worker has.
-    pub(super) fn lease(&self, worker: WorkerId) -> Lease {
+    pub(crate) fn lease(&self, worker: WorkerId) -> Lease {
         Lease { worker, until: self.until, alone: self.alone, beat_at: self.beat_at }
     }
 }
 
 /// The bytes of a lease, long enough for one that is held.
-pub(super) struct LeaseColumn {
+pub(crate) struct LeaseColumn {
     bytes: [u8; HELD],
     length: usize,
 }
@@ -43,7 +43,7 @@ const HELD: usize = 49;
 
 impl LeaseColumn {
     /// What is written for a job.
-    pub(super) fn of(job: &Job, seen: u64) -> Self {
+    pub(crate) fn of(job: &Job, seen: u64) -> Self {
         let mut column = Self { bytes: [0; HELD], length: 0 };
         if let Some(claim_id) = job.claim_id {
             column.add(&claim_id.as_u128().to_be_bytes());
@@ -64,14 +64,14 @@ impl LeaseColumn {
     }
 
     /// The column; null for a job that was never claimed.
-    pub(super) fn bytes(&self) -> Option<&[u8]> {
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
         (self.length > 0).then_some(&self.bytes[..self.length])
     }
 }
 
 impl LeaseBytes {
     /// What a column says; none if it is not what was written.
-    pub(super) fn parse(bytes: Option<&[u8]>) -> Option<Self> {
+    pub(crate) fn parse(bytes: Option<&[u8]>) -> Option<Self> {
         let Some(bytes) = bytes else { return Some(Self::default()) };
         if bytes.len() != FREE && bytes.len() != HELD {
             return None;
@@ -92,7 +92,7 @@ impl LeaseBytes {
 
 /// The column `history`: the head of the chain of hashes, and the log rows that speak of the job.
 #[derive(Clone, Debug)]
-pub(super) struct History {
+pub(crate) struct History {
     bytes: Vec<u8>,
 }
 
@@ -109,29 +109,29 @@ impl Default for History {
 
 impl History {
     /// What a column says; none if it is not what was written.
-    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let whole = bytes.len() > CHAIN && bytes.len().is_multiple_of(8);
         whole.then(|| Self { bytes: bytes.to_owned() })
     }
 
     /// The column.
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
     /// The head of the chain.
-    pub(super) fn chain(&self) -> Chain {
+    pub(crate) fn chain(&self) -> Chain {
         self.bytes[..CHAIN].try_into().expect("a chain is 32 bytes")
     }
 
     /// The log rows that stand here, oldest first.
-    pub(super) fn log_ids(&self) -> impl ExactSizeIterator<Item = u64> {
+    pub(crate) fn log_ids(&self) -> impl ExactSizeIterator<Item = u64> {
         let ids = self.bytes[CHAIN..].chunks_exact(8);
         ids.map(|id| u64::from_be_bytes(id.try_into().expect("eight bytes")))
     }
 
     /// Adds an event: the new head of the chain, and its log row if that is another one.
-    pub(super) fn add(&mut self, chain: &Chain, log_id: u64) {
+    pub(crate) fn add(&mut self, chain: &Chain, log_id: u64) {
         self.bytes[..CHAIN].copy_from_slice(chain);
         let log_id = log_id.to_be_bytes();
         if self.bytes.len() == CHAIN || !self.bytes.ends_with(&log_id) {
@@ -140,7 +140,7 @@ impl History {
     }
 
     /// Keeps the newest log row, and gives back the others.
-    pub(super) fn take_older(&mut self) -> Vec<u64> {
+    pub(crate) fn take_older(&mut self) -> Vec<u64> {
         let older: Vec<u64> = self.log_ids().take(self.log_ids().len() - 1).collect();
         self.bytes.drain(CHAIN..CHAIN + older.len() * 8);
         older

@@ -111,7 +111,8 @@ fn check_stopped(test: &TestStore) {
         let error = test.runtime.block_on(test.store.commit(vec![write].into())).unwrap_err();
         assert_eq!(error.code(), "STORE_STOPPED", "{error}");
     }
-    assert_eq!(test.store.raise_incarnation().unwrap_err().code(), "STORE_STOPPED");
+    let raised = test.runtime.block_on(test.store.raise_incarnation());
+    assert_eq!(raised.unwrap_err().code(), "STORE_STOPPED");
 }
 
 #[test]

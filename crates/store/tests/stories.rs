@@ -88,7 +88,7 @@ impl World for SqliteWorld {
     }
 
     fn restore(&mut self) {
-        self.store.raise_incarnation().expect("the store answers");
+        self.wait(self.store.raise_incarnation());
     }
 }
 

@@ -100,7 +100,7 @@ impl Rich {
             made += ops.len() as u64;
             let now = self.world.now;
             while twin.incarnation < self.world.store.incarnation {
-                self.store.raise_incarnation().unwrap();
+                self.wait(self.store.raise_incarnation());
                 twin.incarnation += 1;
             }
             let (mut writes, mut expected) = (Vec::new(), Vec::new());

@@ -2,20 +2,22 @@
 
 mod common;
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
 use windlass_kernel::{
-    JobId, Kind, State, Tag, TenantId, Timestamp,
-    ops::{Cancel, NewJob},
+    DlqId, JobId, Kind, LetterState, State, Tag, TenantId, Timestamp,
+    ops::{Cancel, Discard, NewJob},
 };
 use windlass_store::{
     Store as _,
-    read::{Cursor, JobFilter},
+    read::{Cursor, JobFilter, LetterFilter, Position},
 };
 
-use crate::common::{START, TestStore, enqueue, person, plain, queue, tenant, write};
+use crate::common::{
+    START, TestStore, enqueue, failed_for_good, person, plain, queue, settle, tenant, write,
+};
 
-fn ids(test: &TestStore, filter: JobFilter, cursor: Cursor) -> (Vec<u128>, Option<u64>) {
+fn ids(test: &TestStore, filter: JobFilter, cursor: Cursor) -> (Vec<u128>, Option<Position>) {
     let page = test.wait(test.store.jobs(filter, cursor));
     (page.items.iter().map(|job| job.id.as_u128()).collect(), page.next)
 }
@@ -123,6 +125,56 @@ fn a_filter_takes_what_has_all_that_is_asked_for() {
     check(JobFilter { created_before: Some(start), ..all() }, &[]);
     check(JobFilter { created_from: Some(start), ..all() }, &[4, 3, 2, 1]);
     check(JobFilter::of(TenantId::new("nobody").unwrap()), &[]);
+}
+
+/// Jobs of these numbers fail for good, all in one commit.
+fn fail_together(test: &TestStore, numbers: std::ops::RangeInclusive<u128>) {
+    test.commit(numbers.clone().map(|number| write(enqueue(number, plain()))).collect());
+    let granted = test.claim("w1", *numbers.start(), 100);
+    let failed =
+        |it: &windlass_store::Granted| write(settle(it.job.id, it.job.epoch, failed_for_good()));
+    let replies = test.commit(granted.iter().map(failed).collect());
+    assert_eq!(replies.iter().filter(|it| it.is_ok()).count(), numbers.count());
+}
+
+/// The jobs of all letters in this state, page by page.
+fn letters(test: &TestStore, state: Option<LetterState>, limit: usize) -> Vec<u128> {
+    let (mut found, mut from) = (Vec::new(), None);
+    loop {
+        let filter = LetterFilter { tenant: tenant(), state };
+        let page = test.wait(test.store.letters(filter, Cursor { from, limit }));
+        assert!(page.items.len() <= limit, "a page of {}", page.items.len());
+        found.extend(page.items.iter().map(|letter| letter.job_id.as_u128()));
+        from = page.next;
+        if from.is_none() {
+            return found;
+        }
+    }
+}
+
+#[test]
+fn letters_of_one_instant_are_all_told_whatever_the_page() {
+    let test = TestStore::new();
+    fail_together(&test, 1..=10);
+    test.pass(Duration::from_secs(1));
+    fail_together(&test, 11..=13);
+    for number in [2, 3, 12] {
+        let dlq_id = DlqId::of_job(JobId::from_u128(number));
+        test.op(Discard { dlq_id, reason: "old".to_owned(), by: person("ann") }).unwrap();
+    }
+    let check = |state, expected: &[u128]| {
+        for limit in 1..=14 {
+            let mut found = letters(&test, state, limit);
+            let is_newest_first = found.is_sorted_by_key(|number| *number <= 10);
+            assert!(is_newest_first, "pages of {limit}: {found:?}");
+            found.sort_unstable();
+            assert_eq!(found, expected, "{state:?} in pages of {limit}");
+        }
+    };
+    check(None, &(1..=13).collect::<Vec<_>>());
+    check(Some(LetterState::Open), &[1, 4, 5, 6, 7, 8, 9, 10, 11, 13]);
+    check(Some(LetterState::DiscardRequested), &[2, 3, 12]);
+    check(Some(LetterState::Requeued), &[]);
 }
 
 #[test]

@@ -1,21 +1,25 @@
 //! Lists: whatever is there is found, page by page, also while others write.
 
-mod common;
-
 use std::{collections::HashSet, time::Duration};
 
 use windlass_kernel::{
     DlqId, JobId, Kind, LetterState, State, Tag, TenantId, Timestamp,
     ops::{Cancel, Discard, NewJob},
 };
-use windlass_store::{
-    Store as _,
-    read::{Cursor, JobFilter, LetterFilter, Position},
-};
+use windlass_store::read::{Cursor, JobFilter, LetterFilter, Position};
 
 use crate::common::{
-    START, TestStore, enqueue, failed_for_good, person, plain, queue, settle, tenant, write,
+    Backend, START, TestStore, enqueue, failed_for_good, person, plain, queue, settle, tenant,
+    write,
 };
+
+for_each_backend!(
+    pages_cover_everything_once_newest_first_while_others_write,
+    pages_neither_miss_nor_repeat_while_many_write_at_once,
+    a_filter_takes_what_has_all_that_is_asked_for,
+    letters_of_one_instant_are_all_told_whatever_the_page,
+    counts_sessions_and_the_oldest_ready_job_are_told,
+);
 
 fn ids(test: &TestStore, filter: JobFilter, cursor: Cursor) -> (Vec<u128>, Option<Position>) {
     let page = test.wait(test.store.jobs(filter, cursor));
@@ -27,9 +31,8 @@ fn cancel(number: u128) -> Cancel {
     Cancel { job_id, force, grace: Cancel::GRACE_DEFAULT, reason, by: person("ann") }
 }
 
-#[test]
-fn pages_cover_everything_once_newest_first_while_others_write() {
-    let test = TestStore::new();
+fn pages_cover_everything_once_newest_first_while_others_write(backend: Backend) {
+    let test = TestStore::new(backend);
     for number in 1..=25 {
         test.enqueue(number, plain());
     }
@@ -48,9 +51,8 @@ fn pages_cover_everything_once_newest_first_while_others_write() {
     assert_eq!(found, (1..=25).rev().collect::<Vec<u128>>());
 }
 
-#[test]
-fn pages_neither_miss_nor_repeat_while_many_write_at_once() {
-    let test = TestStore::new();
+fn pages_neither_miss_nor_repeat_while_many_write_at_once(backend: Backend) {
+    let test = TestStore::new(backend);
     let stay: Vec<u128> = (1..=60).map(|number| number * 10).collect();
     for number in &stay {
         test.enqueue(*number, plain());
@@ -103,9 +105,8 @@ fn pages_neither_miss_nor_repeat_while_many_write_at_once() {
     writers.into_iter().for_each(|writer| test.runtime.block_on(writer).unwrap());
 }
 
-#[test]
-fn a_filter_takes_what_has_all_that_is_asked_for() {
-    let test = TestStore::new();
+fn a_filter_takes_what_has_all_that_is_asked_for(backend: Backend) {
+    let test = TestStore::new(backend);
     let tag = || Tag::new("vip").unwrap();
     let sms = || Kind::new("sms").unwrap();
     test.enqueue(1, plain());
@@ -152,9 +153,8 @@ fn letters(test: &TestStore, state: Option<LetterState>, limit: usize) -> Vec<u1
     }
 }
 
-#[test]
-fn letters_of_one_instant_are_all_told_whatever_the_page() {
-    let test = TestStore::new();
+fn letters_of_one_instant_are_all_told_whatever_the_page(backend: Backend) {
+    let test = TestStore::new(backend);
     fail_together(&test, 1..=10);
     test.pass(Duration::from_secs(1));
     fail_together(&test, 11..=13);
@@ -177,9 +177,8 @@ fn letters_of_one_instant_are_all_told_whatever_the_page() {
     check(Some(LetterState::Requeued), &[]);
 }
 
-#[test]
-fn counts_sessions_and_the_oldest_ready_job_are_told() {
-    let test = TestStore::new();
+fn counts_sessions_and_the_oldest_ready_job_are_told(backend: Backend) {
+    let test = TestStore::new(backend);
     test.enqueue(1, plain());
     test.enqueue(2, plain());
     let oldest = test.wait(test.store.oldest_ready());

@@ -12,10 +12,12 @@ check: ## formatting and lints, warnings as errors
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
 test: check ## everything that CI runs
+	scripts/postgres
 	$(CARGO) test --workspace --locked
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 
 test-deep: ## what takes longer: many more random histories
+	scripts/postgres
 	PROPTEST_CASES=20000 WINDLASS_DEEP=1 $(CARGO) test --workspace --locked --release
 
 bless: ## write the generated documents and the schema anew

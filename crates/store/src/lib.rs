@@ -96,4 +96,7 @@ pub trait Store: Send + Sync {
 
     /// How many jobs there are, by queue and state.
     fn counts(&self) -> StoreFuture<'_, Vec<(String, String, u64)>>;
+
+    /// Begins a new incarnation: epochs jump ahead of all that were handed out before.
+    fn raise_incarnation(&self) -> StoreFuture<'_, ()>;
 }

@@ -58,14 +58,23 @@ pub struct Page<T> {
     pub items: Vec<T>,
     /// Where the next page begins; none at the end. A page can be short, or empty, and have a next one:
     /// a read looks at a bounded number of rows and says how far it came.
-    pub next: Option<u64>,
+    pub next: Option<Position>,
+}
+
+/// A place in a list, for a read that goes on from there. Only the store that gave it knows what it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The place of the last item in the order of the list.
+    pub(crate) at: u64,
+    /// Its id, where several items can have one place.
+    pub(crate) id: u128,
 }
 
 /// Where a list is read on.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor {
     /// The `next` of the page before; none at the beginning.
-    pub from: Option<u64>,
+    pub from: Option<Position>,
     /// How many items at the most.
     pub limit: usize,
 }

@@ -22,7 +22,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use windlass_kernel::{JobId, Timestamp};
 use windlass_store::{
-    Error, Store as _,
+    Error,
     sqlite::{self, BackedUp, BackupOptions, Restored, check},
 };
 
@@ -48,11 +48,11 @@ fn folder() -> (TempDir, PathBuf) {
 
 /// A store with one queued job, closed.
 fn small(path: &Path) {
-    TestStore::open(path).unwrap().enqueue(1, plain());
+    FileStore::open(path).unwrap().enqueue(1, plain());
 }
 
 /// Some megabytes of jobs, so that a copy takes a while.
-fn fill(test: &TestStore, jobs: u128) {
+fn fill(test: &FileStore, jobs: u128) {
     let text = format!("\"{}\"", "x".repeat(40_000));
     let numbers: Vec<u128> = (1_000_000..1_000_000 + jobs).collect();
     for some in numbers.chunks(50) {
@@ -77,7 +77,7 @@ fn check_clean(path: &Path) {
 #[test]
 fn under_a_constant_load_a_backup_is_the_store_of_one_moment() {
     let (_folder, at) = folder();
-    let test = TestStore::open(&at.join("w.db")).unwrap();
+    let test = FileStore::open(&at.join("w.db")).unwrap();
     fill(&test, 300);
     let (stop, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let load = {
@@ -131,7 +131,7 @@ fn a_store_that_another_process_serves_is_backed_up_whole() {
     drop(owner);
     // After a kill it can be backed up as well, with what is only in its log.
     let made = backup(&path, &copy, BackupOptions { force: true, deep: true }).unwrap();
-    let test = TestStore::open(&path).unwrap();
+    let test = FileStore::open(&path).unwrap();
     let sql = "SELECT max(id + count - 1) FROM log";
     let last: u64 = test.sql().query_row(sql, [], |row| row.get(0)).unwrap();
     assert_eq!(made.last_event, last);
@@ -140,7 +140,7 @@ fn a_store_that_another_process_serves_is_backed_up_whole() {
 #[test]
 fn child_commits_without_end() {
     let Some(path) = child_path() else { return };
-    let test = TestStore::open(&path).unwrap();
+    let test = FileStore::open(&path).unwrap();
     fill(&test, 100);
     println!("ready");
     for number in 1.. {
@@ -152,12 +152,12 @@ fn child_commits_without_end() {
 fn a_backup_stands_alone_and_opens() {
     let (_folder, at) = folder();
     let (path, copy) = (at.join("w.db"), at.join("backups.db"));
-    let test = TestStore::open(&path).unwrap();
+    let test = FileStore::open(&path).unwrap();
     test.enqueue(1, plain());
     backup(&path, &copy, DEEP).unwrap();
     let beside: Vec<_> = names(&at).into_iter().filter(|it| it.starts_with("backups")).collect();
     assert_eq!(beside, ["backups.db"]);
-    TestStore::open(&copy).unwrap().job(JobId::from_u128(1));
+    FileStore::open(&copy).unwrap().job(JobId::from_u128(1));
 }
 
 /// It is refused with this code and these words, and nothing was left or changed.
@@ -182,7 +182,7 @@ fn a_backup_is_not_written_where_something_is() {
         check_refused(backup(&path, &path, options), "STORE_CANNOT_OPEN", "the database itself");
         check_refused(backup(&path, &at, options), "STORE_CANNOT_OPEN", "it is a folder");
         let other = at.join("other.db");
-        drop(TestStore::open(&other).unwrap());
+        drop(FileStore::open(&other).unwrap());
         check_refused(backup(&path, &other, options), "STORE_CANNOT_OPEN", "a database in use");
     }
     assert!(names(&at).iter().all(|name| !name.ends_with(".part")), "{before:?}");
@@ -201,7 +201,7 @@ fn no_backups(at: &Path) -> Vec<(PathBuf, &'static str, &'static str)> {
     small(&at.join("newer.db"));
     let newer = Connection::open(at.join("newer.db")).unwrap();
     newer.pragma_update(None, "user_version", 999).unwrap();
-    let made = TestStore::open(&at.join("made.db")).unwrap();
+    let made = FileStore::open(&at.join("made.db")).unwrap();
     fill(&made, 50);
     drop(made);
     let mut bytes = fs::read(at.join("made.db")).unwrap();
@@ -259,7 +259,7 @@ fn a_store_that_breaks_a_rule_is_refused_when_it_is_looked_at_closely() {
 #[test]
 fn a_target_without_room_is_told_and_nothing_is_left() {
     let (_folder, at) = folder();
-    let test = TestStore::open(&at.join("w.db")).unwrap();
+    let test = FileStore::open(&at.join("w.db")).unwrap();
     fill(&test, 100);
     drop(test);
     fs::create_dir(at.join("small")).unwrap();

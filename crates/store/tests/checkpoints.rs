@@ -12,7 +12,7 @@ use std::{
 };
 
 use common::*;
-use windlass_store::{Error, Store as _, sqlite::check};
+use windlass_store::{Error, sqlite::check};
 
 /// Pages after which the log is folded into the database, and their size in the log.
 const PAGES: u64 = 1_000;
@@ -28,7 +28,7 @@ fn log_bytes(path: &Path) -> u64 {
 
 /// Enqueues until the store gives an error, or `enough` says so, and counts what was acknowledged.
 fn enqueue_until(
-    test: &TestStore,
+    test: &FileStore,
     jobs: &mut u128,
     mut enough: impl FnMut(u128) -> bool,
 ) -> Option<Error> {
@@ -46,7 +46,7 @@ fn enqueue_until(
 
 /// All that was acknowledged is there, and no rule is broken.
 fn check_all(path: &Path, jobs: u128) {
-    let test = TestStore::open(path).unwrap();
+    let test = FileStore::open(path).unwrap();
     for number in 1..=jobs {
         test.job(windlass_kernel::JobId::from_u128(number));
     }
@@ -70,7 +70,7 @@ fn child_fills_the_disk() {
     for number in 0..3 {
         fs::write(ballast(number), vec![0; 1024 * 1024]).unwrap();
     }
-    let test = TestStore::open(&path).unwrap();
+    let test = FileStore::open(&path).unwrap();
     let mut jobs = 0;
     for number in 0..3 {
         for _ in 0..3 {
@@ -103,7 +103,7 @@ fn a_database_that_cannot_be_synced_stops_the_store_and_loses_nothing() {
 #[test]
 fn child_cannot_sync_its_database() {
     let Some(path) = child_path() else { return };
-    let test = TestStore::open(&path).unwrap();
+    let test = FileStore::open(&path).unwrap();
     let mut jobs = 0;
     enqueue_until(&test, &mut jobs, |jobs| jobs == 10);
     fs::write(env::var_os("WINDLASS_RECORD_FAIL").unwrap(), "").unwrap();

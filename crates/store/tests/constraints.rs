@@ -24,7 +24,7 @@ type Rule = (&'static str, &'static str, &'static str);
 fn population() -> (TempDir, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("w.db");
-    let test = TestStore::open(&path).unwrap();
+    let test = FileStore::open(&path).unwrap();
     for number in 1..=5 {
         test.enqueue(number, plain());
     }

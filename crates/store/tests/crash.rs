@@ -15,7 +15,7 @@ use std::{
 
 use common::*;
 use windlass_kernel::{JobId, State};
-use windlass_store::{Reply, Store as _, sqlite::check};
+use windlass_store::{Reply, sqlite::check};
 use windlass_testkit::random::{self, Chance};
 
 /// How often the process is killed with one store. All of a store is looked at after each kill, so a long
@@ -37,7 +37,7 @@ fn kill_again_and_again(chance: &mut Chance) -> usize {
     let mut acknowledged: BTreeMap<u128, State> = BTreeMap::new();
     for kill in 1..=KILLS {
         acknowledged.extend(killed_after(chance.ms(0, 150), &path));
-        let test = TestStore::open(&path).unwrap();
+        let test = FileStore::open(&path).unwrap();
         acknowledged.iter().for_each(|(number, state)| check_kept(&test, *number, *state));
         drop(test);
         let report = check(&path).unwrap();
@@ -50,7 +50,7 @@ fn kill_again_and_again(chance: &mut Chance) -> usize {
 }
 
 /// The job is where it was said to be, or went on from there in a commit whose answer was lost.
-fn check_kept(test: &TestStore, number: u128, state: State) {
+fn check_kept(test: &FileStore, number: u128, state: State) {
     let job = test.job(JobId::from_u128(number));
     if job.state != state {
         assert!(!state.is_end(), "job {number} was {state}, and is {}", job.state);
@@ -93,7 +93,7 @@ fn killed_after(time: Duration, path: &Path) -> BTreeMap<u128, State> {
 #[test]
 fn child_works_without_end() {
     let Some(path) = child_path() else { return };
-    let test = TestStore::open(&path).unwrap();
+    let test = FileStore::open(&path).unwrap();
     let sql = "SELECT coalesce(max(seq), 0) FROM jobs";
     let mut number: u128 =
         test.sql().query_row(sql, [], |row| row.get::<_, u64>(0)).unwrap().into();

@@ -17,12 +17,12 @@ use std::{
 use common::*;
 use windlass_kernel::{JobId, Timestamp};
 use windlass_store::{
-    Error, Store,
+    Error,
     sqlite::{Options, Sqlite},
 };
 
 /// Enqueues jobs until the store gives an error, and counts those that were acknowledged.
-fn enqueue_until_it_fails(test: &TestStore, next: &mut u128) -> Error {
+fn enqueue_until_it_fails(test: &FileStore, next: &mut u128) -> Error {
     let text = format!("\"{}\"", "x".repeat(4000));
     loop {
         assert!(*next < 10_000, "the disk never failed");
@@ -35,7 +35,7 @@ fn enqueue_until_it_fails(test: &TestStore, next: &mut u128) -> Error {
 }
 
 /// What is stored is what was acknowledged, with its events, and the database is whole.
-fn check_whole(test: &TestStore, jobs: u128) {
+fn check_whole(test: &FileStore, jobs: u128) {
     let sql = test.sql();
     let count = |what: &str| -> u128 {
         let count: i64 = sql.query_row(what, [], |row| row.get(0)).unwrap();
@@ -63,7 +63,7 @@ fn child_fills_the_disk() {
     for number in 0..4 {
         fs::write(ballast(number), vec![0; 128 * 1024]).unwrap();
     }
-    let test = TestStore::open(&path).unwrap();
+    let test = FileStore::open(&path).unwrap();
     let mut jobs = 0;
     for number in 0..4 {
         let before = jobs;
@@ -78,7 +78,7 @@ fn child_fills_the_disk() {
     }
     test.enqueue(jobs + 1, with_payload(&format!("\"{}\"", "x".repeat(4000))));
     drop(test);
-    check_whole(&TestStore::open(&path).unwrap(), jobs + 1);
+    check_whole(&FileStore::open(&path).unwrap(), jobs + 1);
 }
 
 #[test]
@@ -88,13 +88,13 @@ fn a_disk_that_fails_stops_the_store_and_loses_nothing() {
     // A file may not grow beyond this many blocks, and whoever tries gets an error of the disk.
     run(prepared_child("trap '' XFSZ; ulimit -f 1024", "child_meets_a_disk_that_fails", &path));
     let jobs: u128 = fs::read_to_string(folder.path().join("jobs")).unwrap().parse().unwrap();
-    check_whole(&TestStore::open(&path).unwrap(), jobs);
+    check_whole(&FileStore::open(&path).unwrap(), jobs);
 }
 
 #[test]
 fn child_meets_a_disk_that_fails() {
     let Some(path) = child_path() else { return };
-    let test = TestStore::open(&path).unwrap();
+    let test = FileStore::open(&path).unwrap();
     let mut jobs = 0;
     let error = enqueue_until_it_fails(&test, &mut jobs);
     assert!(error.to_string().contains("the disk failed"), "{error}");
@@ -105,22 +105,23 @@ fn child_meets_a_disk_that_fails() {
 }
 
 /// Nothing can be written any more, and nobody waits.
-fn check_stopped(test: &TestStore) {
+fn check_stopped(test: &FileStore) {
     for number in 0..3 {
         let write = write(enqueue(10_000 + number, plain()));
         let error = test.runtime.block_on(test.store.commit(vec![write].into())).unwrap_err();
         assert_eq!(error.code(), "STORE_STOPPED", "{error}");
     }
-    assert_eq!(test.store.raise_incarnation().unwrap_err().code(), "STORE_STOPPED");
+    let raised = test.runtime.block_on(test.store.raise_incarnation());
+    assert_eq!(raised.unwrap_err().code(), "STORE_STOPPED");
 }
 
 #[test]
 fn a_writer_that_panics_leaves_nobody_waiting() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("w.db");
-    drop(TestStore::open(&path).unwrap());
+    drop(FileStore::open(&path).unwrap());
     let breaks = Arc::new(AtomicBool::new(false));
-    let mut test = TestStore::open(&folder.path().join("unused.db")).unwrap();
+    let mut test = FileStore::open(&folder.path().join("unused.db")).unwrap();
     test.store = Arc::new(store_with_clock(&path, breaks.clone()));
     test.enqueue(1, plain());
 
@@ -139,7 +140,7 @@ fn a_writer_that_panics_leaves_nobody_waiting() {
     check_stopped(&test);
     test.job(JobId::from_u128(1));
     drop(test);
-    let again = TestStore::open(&path).unwrap();
+    let again = FileStore::open(&path).unwrap();
     assert_eq!(again.wait(again.store.open_jobs()).len(), 1);
 }
 
@@ -155,7 +156,7 @@ fn store_with_clock(path: &Path, breaks: Arc<AtomicBool>) -> Sqlite {
 
 #[test]
 fn a_foreign_lock_is_waited_for() {
-    let test = TestStore::new();
+    let test = FileStore::new();
     let shell = test.sql();
     shell.execute_batch("BEGIN IMMEDIATE").unwrap();
     let release = thread::spawn(move || {
@@ -168,7 +169,7 @@ fn a_foreign_lock_is_waited_for() {
 
 #[test]
 fn a_foreign_lock_that_stays_makes_the_store_unavailable_for_a_while() {
-    let test = TestStore::new();
+    let test = FileStore::new();
     test.enqueue(1, plain());
     let shell = test.sql();
     shell.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -185,7 +186,7 @@ fn a_foreign_lock_that_stays_makes_the_store_unavailable_for_a_while() {
 
 #[test]
 fn a_row_that_contradicts_the_rules_fails_its_batch_alone() {
-    let test = TestStore::new();
+    let test = FileStore::new();
     test.enqueue(1, plain());
     let shell = test.sql();
     // Somebody has taken the place of an event that is still to come.
@@ -203,7 +204,7 @@ fn a_row_that_contradicts_the_rules_fails_its_batch_alone() {
 
 #[test]
 fn a_row_that_cannot_be_read_stops_the_store() {
-    let test = TestStore::new();
+    let test = FileStore::new();
     let id = test.enqueue(1, plain());
     test.sql().execute("UPDATE jobs SET rest = 'no json'", []).unwrap();
     let read = test.runtime.block_on(test.store.job(id)).unwrap_err();

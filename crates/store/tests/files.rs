@@ -29,7 +29,7 @@ fn a_second_handle_is_refused_and_told_who_has_the_file() {
         assert!(matches!(error, Error::InUse { owner: found } if found == owner), "{said}");
     }
     drop(first);
-    TestStore::open(&path).unwrap();
+    FileStore::open(&path).unwrap();
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn a_process_that_was_killed_holds_no_lock() {
     let (error, said) = refused(&path);
     assert!(matches!(error, Error::InUse { owner: found } if found == owner), "{said}");
     drop(other);
-    TestStore::open(&path).unwrap();
+    FileStore::open(&path).unwrap();
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn child_holds_the_file() {
 fn closing_folds_the_log_into_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("w.db");
-    let test = TestStore::open(&path).unwrap();
+    let test = FileStore::open(&path).unwrap();
     test.enqueue(1, plain());
     assert!(folder.path().join("w.db-wal").exists());
     drop(test);
@@ -97,15 +97,15 @@ fn what_is_no_database_of_ours_is_refused() {
 fn a_file_called_memory_is_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(":memory:");
-    TestStore::open(&path).unwrap().enqueue(1, plain());
-    TestStore::open(&path).unwrap().job(windlass_kernel::JobId::from_u128(1));
+    FileStore::open(&path).unwrap().enqueue(1, plain());
+    FileStore::open(&path).unwrap().job(windlass_kernel::JobId::from_u128(1));
 }
 
 #[test]
 fn a_newer_database_is_refused_and_left_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("w.db");
-    drop(TestStore::open(&path).unwrap());
+    drop(FileStore::open(&path).unwrap());
     let newer = Connection::open(&path).unwrap();
     newer.pragma_update(None, "user_version", 999).unwrap();
     drop(newer);
@@ -120,7 +120,7 @@ fn a_newer_database_is_refused_and_left_as_it_was() {
 fn a_cut_database_is_damaged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().canonicalize().unwrap().join("w.db");
-    drop(TestStore::open(&path).unwrap());
+    drop(FileStore::open(&path).unwrap());
     let whole = fs::read(&path).unwrap();
     fs::write(&path, &whole[..whole.len() / 2]).unwrap();
     check_refused(&path, "STORE_DAMAGED", "malformed");
@@ -130,7 +130,7 @@ fn a_cut_database_is_damaged() {
 fn what_cannot_be_written_to_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().canonicalize().unwrap().join("w.db");
-    drop(TestStore::open(&path).unwrap());
+    drop(FileStore::open(&path).unwrap());
     let test = "child_finds_it_cannot_write";
     let file = "mount --bind \"$FOLDER/w.db\" \"$FOLDER/w.db\"
         mount -o remount,bind,ro \"$FOLDER/w.db\"";

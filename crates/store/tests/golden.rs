@@ -23,7 +23,7 @@ use windlass_kernel::{
         PromoteWhen, Release, WaitFor, Wake, WakeBy,
     },
 };
-use windlass_store::{Store, Write, read::InboxOutcome, sqlite};
+use windlass_store::{Write, read::InboxOutcome, sqlite};
 
 /// The newest migration.
 const NEWEST: u32 = 1;
@@ -64,13 +64,13 @@ fn bless() {
         fs::copy(&made, &path).unwrap();
         fs::copy(mark_of(&made), mark_of(&path)).unwrap();
     }
-    let version = TestStore::new().sql().pragma_query_value(None, "user_version", |row| row.get(0));
+    let version = FileStore::new().sql().pragma_query_value(None, "user_version", |row| row.get(0));
     assert_eq!(version, Ok(NEWEST), "NEWEST is not the newest");
 }
 
 /// One job in each state that a job can be left in, and what users left in the inbox.
 fn make(path: &Path) {
-    let test = TestStore::open(path).unwrap();
+    let test = FileStore::open(path).unwrap();
     test.pass(Duration::from_secs(1));
     let queued = NewJob {
         priority: Priority(500),
@@ -157,7 +157,7 @@ fn with_everything() -> NewJob {
     }
 }
 
-fn expire(test: &TestStore, job_id: JobId, what: Expiry) {
+fn expire(test: &FileStore, job_id: JobId, what: Expiry) {
     let (version, jitter) = (test.job(job_id).version, Jitter::NONE);
     test.op(Expire { job_id, version, what, jitter }).unwrap();
 }
@@ -176,14 +176,14 @@ fn every_golden_database_is_read_and_finished() {
         let size = fs::copy(golden(version), &path).expect("it is there; else run `make bless`");
         fs::copy(mark_of(&golden(version)), mark_of(&path)).unwrap();
         assert!(size < 200 * 1024, "it is too large to keep");
-        let test = TestStore::open(&path).unwrap();
+        let test = FileStore::open(&path).unwrap();
         check_read(&test);
         finish(&test);
     }
 }
 
 /// Everything in it can be read, and says what it said.
-fn check_read(test: &TestStore) {
+fn check_read(test: &FileStore) {
     for (number, state) in JOBS {
         let id = JobId::from_u128(number);
         let job = test.job(id);
@@ -217,7 +217,7 @@ fn check_read(test: &TestStore) {
 }
 
 /// Every job that is not at an end can be brought to one.
-fn finish(test: &TestStore) {
+fn finish(test: &FileStore) {
     let id = JobId::from_u128;
     test.pass(Duration::from_secs(7200));
     let job = test.job(id(2));

@@ -11,7 +11,6 @@ use std::{
 use common::*;
 use rusqlite::Connection;
 use windlass_kernel::JobId;
-use windlass_store::Store as _;
 
 /// A store that was killed right after its first commit: all of it is in the log.
 fn killed_after_a_commit(folder: &Path) -> PathBuf {
@@ -24,7 +23,7 @@ fn killed_after_a_commit(folder: &Path) -> PathBuf {
 #[test]
 fn child_commits_once() {
     let Some(path) = child_path() else { return };
-    let test = TestStore::open(&path).unwrap();
+    let test = FileStore::open(&path).unwrap();
     test.enqueue(1, plain());
     wait_to_be_killed();
 }
@@ -45,7 +44,7 @@ fn check_noticed(path: &Path) {
 }
 
 /// The incarnation of a store, as the epoch of its next claim tells it.
-fn incarnation(test: &TestStore) -> u64 {
+fn incarnation(test: &FileStore) -> u64 {
     test.enqueue(999, plain());
     let granted = test.claim("w1", 999, 100);
     let last = granted.iter().find(|granted| granted.job.id == JobId::from_u128(999));
@@ -56,7 +55,7 @@ fn incarnation(test: &TestStore) -> u64 {
 fn a_crash_alone_raises_no_alarm() {
     let folder = tempfile::tempdir().unwrap();
     let path = killed_after_a_commit(folder.path());
-    let test = TestStore::open(&path).unwrap();
+    let test = FileStore::open(&path).unwrap();
     test.job(JobId::from_u128(1));
     assert_eq!(incarnation(&test), 0);
 }
@@ -70,9 +69,8 @@ fn many_crashes_in_a_row_raise_no_alarm_and_lose_nothing() {
         let child = Killed::start(child("child_commits_without_end", &path));
         std::thread::sleep(std::time::Duration::from_millis(round * 7));
         drop(child);
-        let test = TestStore::open(&path).unwrap();
-        let jobs: u64 =
-            test.wait(windlass_store::Store::counts(&*test.store)).iter().map(|it| it.2).sum();
+        let test = FileStore::open(&path).unwrap();
+        let jobs: u64 = test.wait(test.store.counts()).iter().map(|it| it.2).sum();
         assert!(jobs >= 10 * round, "only {jobs} jobs after round {round}");
         assert_eq!(test.store_incarnation(), 0, "a crash was taken for a copy");
     }
@@ -81,7 +79,7 @@ fn many_crashes_in_a_row_raise_no_alarm_and_lose_nothing() {
 #[test]
 fn child_commits_without_end() {
     let Some(path) = child_path() else { return };
-    let test = TestStore::open(&path).unwrap();
+    let test = FileStore::open(&path).unwrap();
     let first = u128::from(std::process::id()) << 64;
     for number in 0..1_000_000 {
         test.enqueue(first + number, plain());
@@ -100,7 +98,7 @@ fn a_log_that_was_deleted_is_noticed() {
     check_noticed(&path);
 
     fs::remove_file(beside(&path, "-mark")).unwrap();
-    TestStore::open(&path).expect("the loss was accepted");
+    FileStore::open(&path).expect("the loss was accepted");
 }
 
 #[test]
@@ -116,14 +114,14 @@ fn a_log_that_was_cut_is_noticed_and_left_as_it_was() {
         assert_eq!(left, length, "the log was changed");
     }
     fs::write(&log, &whole).unwrap();
-    TestStore::open(&path).unwrap();
+    FileStore::open(&path).unwrap();
 }
 
 #[test]
 fn a_database_that_is_gone_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
     let path = killed_after_a_commit(folder.path());
-    drop(TestStore::open(&path).unwrap());
+    drop(FileStore::open(&path).unwrap());
     fs::remove_file(&path).unwrap();
     check_noticed(&path);
 }
@@ -133,9 +131,9 @@ fn an_old_copy_is_noticed_unless_it_was_restored() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("w.db");
     let copy = folder.path().join("copy.db");
-    drop(TestStore::open(&path).unwrap());
+    drop(FileStore::open(&path).unwrap());
     fs::copy(&path, &copy).unwrap();
-    TestStore::open(&path).unwrap().enqueue(1, plain());
+    FileStore::open(&path).unwrap().enqueue(1, plain());
     fs::copy(&copy, &path).unwrap();
     let (error, said) = refused(&path);
     assert_eq!(error.code(), "STORE_DAMAGED", "{said}");
@@ -144,8 +142,8 @@ fn an_old_copy_is_noticed_unless_it_was_restored() {
     let restored = Connection::open(&path).unwrap();
     restored.execute("INSERT INTO meta (name, value) VALUES ('incarnation', 1)", []).unwrap();
     drop(restored);
-    assert_eq!(incarnation(&TestStore::open(&path).unwrap()), 1);
-    assert_eq!(TestStore::open(&path).unwrap().store_incarnation(), 1);
+    assert_eq!(incarnation(&FileStore::open(&path).unwrap()), 1);
+    assert_eq!(FileStore::open(&path).unwrap().store_incarnation(), 1);
 }
 
 #[test]
@@ -154,13 +152,13 @@ fn a_copy_with_its_mark_goes_on_and_one_without_begins_a_new_incarnation() {
     let path = killed_after_a_commit(folder.path());
     let copy = folder.path().join("copy.db");
     copy_all(&path, &copy);
-    assert_eq!(incarnation(&TestStore::open(&copy).unwrap()), 0);
+    assert_eq!(incarnation(&FileStore::open(&copy).unwrap()), 0);
 
     let moved = folder.path().join("moved.db");
     copy_all(&path, &moved);
     fs::remove_file(beside(&moved, "-mark")).unwrap();
-    assert_eq!(incarnation(&TestStore::open(&moved).unwrap()), 1);
-    assert_eq!(TestStore::open(&moved).unwrap().store_incarnation(), 1, "it was raised again");
+    assert_eq!(incarnation(&FileStore::open(&moved).unwrap()), 1);
+    assert_eq!(FileStore::open(&moved).unwrap().store_incarnation(), 1, "it was raised again");
 }
 
 #[test]
@@ -168,10 +166,10 @@ fn the_mark_of_another_store_is_no_alarm() {
     let folder = tempfile::tempdir().unwrap();
     let path = killed_after_a_commit(folder.path());
     let other = folder.path().join("other.db");
-    drop(TestStore::open(&other).unwrap());
+    drop(FileStore::open(&other).unwrap());
     fs::copy(beside(&path, "-mark"), beside(&other, "-mark")).unwrap();
-    TestStore::open(&other).unwrap().enqueue(2, plain());
-    TestStore::open(&other).unwrap().job(JobId::from_u128(2));
+    FileStore::open(&other).unwrap().enqueue(2, plain());
+    FileStore::open(&other).unwrap().job(JobId::from_u128(2));
 }
 
 #[test]
@@ -180,7 +178,7 @@ fn a_mark_that_cannot_be_read_is_no_alarm() {
     let path = killed_after_a_commit(folder.path());
     for text in ["", "windlass-mark 1 abc", "windlass-mark 2 a 0 0\n"] {
         fs::write(beside(&path, "-mark"), text).unwrap();
-        TestStore::open(&path).unwrap().job(JobId::from_u128(1));
+        FileStore::open(&path).unwrap().job(JobId::from_u128(1));
     }
 }
 
@@ -190,7 +188,7 @@ fn a_file_that_is_removed_or_replaced_while_it_is_served_stops_the_store() {
     for (ending, replaced) in [("", false), ("", true), ("-wal", false), ("-wal", true)] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().canonicalize().unwrap().join("w.db");
-        let test = TestStore::open(&path).unwrap();
+        let test = FileStore::open(&path).unwrap();
         test.enqueue(1, plain());
         let file = beside(&path, ending);
         fs::rename(&file, beside(&path, "-gone")).unwrap();

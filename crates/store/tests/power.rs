@@ -236,8 +236,8 @@ fn child_works_and_dies() {
 }
 
 /// Makes jobs, claims and settles them, batch by batch, and writes down what it was told when it was told.
-fn work(path: &Path) -> TestStore {
-    let test = TestStore::open(path).unwrap();
+fn work(path: &Path) -> FileStore {
+    let test = FileStore::open(path).unwrap();
     let told =
         OpenOptions::new().append(true).create(true).open(format!("{}{TOLD}", path.display()));
     let mut told = told.unwrap();

@@ -15,7 +15,7 @@ const SCHEMA: &str = "
 
 #[test]
 fn the_schema_is_what_the_file_shows() {
-    let test = TestStore::new();
+    let test = FileStore::new();
     let sql = test.sql();
     let mut statement = sql.prepare(SCHEMA).unwrap();
     let parts = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
@@ -37,7 +37,7 @@ fn compare(name: &str, expected: &str) {
 
 #[test]
 fn every_statement_can_be_prepared() {
-    let test = TestStore::new();
+    let test = FileStore::new();
     let sql = test.sql();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sqlite");
     let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());

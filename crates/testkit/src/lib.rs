@@ -1,11 +1,13 @@
 //! What the tests of Windlass share. It sees only the kernel, and only tests see it.
 //!
 //! Where to start: a [`story`] says in a few lines what must happen to a job; a [`World`] is anything
-//! that can live through one. [`MapStore`] is the smallest world: the kernel with nothing under it.
+//! that can live through one. [`MapStore`] is the smallest world: the kernel with nothing under it. Where a
+//! test needs a PostgreSQL server, [`postgres`] starts one for it.
 
 pub mod docs;
 pub mod grid;
 mod map;
+pub mod postgres;
 pub mod random;
 pub mod story;
 mod world;

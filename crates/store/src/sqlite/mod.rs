@@ -120,11 +120,6 @@ impl Sqlite {
             }
         }
     }
-
-    /// Begins a new incarnation: epochs jump ahead of all that were handed out before.
-    pub fn raise_incarnation(&self) -> Result<(), Error> {
-        self.writer.raise_incarnation()
-    }
 }
 
 impl Store for Sqlite {
@@ -201,6 +196,10 @@ impl Store for Sqlite {
 
     fn counts(&self) -> StoreFuture<'_, Vec<(String, String, u64)>> {
         Box::pin(self.readers.read(move |snapshot| Ok(Ok(read::read_counts(snapshot)?))))
+    }
+
+    fn raise_incarnation(&self) -> StoreFuture<'_, ()> {
+        Box::pin(self.writer.raise_incarnation())
     }
 }
 

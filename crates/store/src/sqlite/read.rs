@@ -1,10 +1,10 @@
 //! Reads by noun. Nothing here changes anything.
 
-use std::sync::Arc;
+use std::{cmp::Reverse, sync::Arc};
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 use windlass_kernel::{
-    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Payload, Spec, Timestamp,
+    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, LetterState, Payload, Spec, Timestamp,
 };
 
 use super::{
@@ -14,7 +14,10 @@ use super::{
 };
 use crate::{
     Error, log,
-    read::{Cursor, FeedEvent, JobFilter, LetterFilter, OldestReady, Output, Page, SessionView},
+    read::{
+        Cursor, FeedEvent, JobFilter, LetterFilter, OldestReady, Output, Page, Position,
+        SessionView,
+    },
 };
 
 /// The job of this id, with the lease that its session gives it.
@@ -190,7 +193,7 @@ pub(super) fn read_jobs(
 ) -> SqlResult<Page<Job>> {
     let names = Stored(connection);
     let from = match cursor.from {
-        Some(from) => i64::try_from(from).unwrap_or(i64::MAX),
+        Some(from) => i64::try_from(from.at).unwrap_or(i64::MAX),
         None => connection.query_row(LAST_SEQ, [], |row| row.get(0))?,
     };
     let mut statement = connection.prepare_cached(JOBS)?;
@@ -208,31 +211,42 @@ pub(super) fn read_jobs(
         }
     }
     let next = u64::try_from(reached).ok().filter(|seq| *seq > 1);
+    let next = next.map(|seq| Position { at: seq, id: 0 });
     Ok(Page { items, next })
 }
 
-/// Served by the index `dlq_items_list`.
+/// Served by the index `dlq_items_list`, which ends with the primary key: nothing is sorted.
 const LETTERS: &str = "
     SELECT letter FROM dlq_items
-    WHERE tenant = ?1 AND (?2 IS NULL OR state = ?2) AND created_at < ?3
-    ORDER BY created_at DESC LIMIT ?4";
+    WHERE tenant = ?1 AND state = ?2 AND (created_at, id) < (?3, ?4)
+    ORDER BY created_at DESC, id DESC LIMIT ?5";
 
-/// Dead letters by filter, newest first. The cursor is a time.
+/// Dead letters by filter, newest first. Many can be of one instant, so the cursor has their ids, too.
 pub(super) fn read_letters(
     connection: &Connection,
     filter: &LetterFilter,
     cursor: Cursor,
 ) -> SqlResult<Page<DeadLetter>> {
-    let before = cursor.from.and_then(|from| i64::try_from(from).ok()).unwrap_or(i64::MAX);
+    let Position { at, id } = cursor.from.unwrap_or(Position { at: u64::MAX, id: u128::MAX });
+    let before = i64::try_from(at).unwrap_or(i64::MAX);
     let limit = i64::try_from(cursor.items()).unwrap_or(i64::MAX);
-    let state = filter.state.map(windlass_kernel::LetterState::as_str);
-    let row = params![filter.tenant.as_str(), state, before, limit];
     let mut statement = connection.prepare_cached(LETTERS)?;
-    let items: Vec<DeadLetter> =
-        statement.query_map(row, |row| load::json_of(row, 0))?.collect::<SqlResult<_>>()?;
-    let is_full = items.len() == cursor.items();
-    let last = items.last().filter(|_| is_full).map(|letter| letter.created_at.as_micros());
-    let next = last.and_then(|micros| u64::try_from(micros).ok());
+    let mut items: Vec<DeadLetter> = Vec::new();
+    // In the index letters are in order state by state; of each state so many at the most are needed.
+    for state in LetterState::ALL.iter().filter(|it| filter.state.is_none_or(|state| state == **it))
+    {
+        let row = params![filter.tenant.as_str(), state.as_str(), before, id.to_be_bytes(), limit];
+        for letter in statement.query_map(row, |row| load::json_of(row, 0))? {
+            items.push(letter?);
+        }
+    }
+    items.sort_by_key(|letter| Reverse((letter.created_at, letter.id)));
+    items.truncate(cursor.items());
+    let last = items.last().filter(|_| items.len() == cursor.items());
+    let next = last.and_then(|letter| {
+        let at = u64::try_from(letter.created_at.as_micros()).ok()?;
+        Some(Position { at, id: letter.id.as_u128() })
+    });
     Ok(Page { items, next })
 }
 
@@ -278,4 +292,25 @@ const PAYLOAD: &str = "
 pub(super) fn read_payload(connection: &Connection, id: JobId) -> SqlResult<Option<String>> {
     let mut statement = connection.prepare_cached(PAYLOAD)?;
     statement.query_row([id.as_u128().to_be_bytes()], |row| row.get(0)).optional()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::migrate::SQLITE;
+
+    #[test]
+    fn letters_are_read_from_their_index_in_order() {
+        let connection = Connection::open_in_memory().expect("a database");
+        let schema: String = SQLITE.iter().map(|it| it.sql).collect();
+        connection.execute_batch(&schema).expect("the schema");
+        let explain = format!("EXPLAIN QUERY PLAN {LETTERS}");
+        let mut statement = connection.prepare(&explain).expect("a statement");
+        let steps =
+            statement.query_map(params!["acme", "open", 1, [0_u8; 16], 1], |row| row.get(3));
+        let steps: SqlResult<Vec<String>> = steps.expect("a plan").collect();
+        let served = "SEARCH dlq_items USING INDEX dlq_items_list \
+                      (tenant=? AND state=? AND (created_at,id)<(?,?))";
+        assert_eq!(steps.expect("a plan"), [served]);
+    }
 }

@@ -7,7 +7,7 @@ use std::{
     future::{Future as _, poll_fn},
     path::Path,
     pin::{Pin, pin},
-    sync::{Arc, mpsc as blocking},
+    sync::Arc,
     task::{Poll, ready},
     thread::{self, JoinHandle},
 };
@@ -32,7 +32,7 @@ pub(super) struct WriterThread {
 pub(super) enum Request {
     Commit(Arc<Vec<Write>>, oneshot::Sender<Result<Replies, Error>>),
     Prune(Retention, usize, oneshot::Sender<Result<Pruned, Error>>),
-    RaiseIncarnation(blocking::Sender<Result<(), Error>>),
+    RaiseIncarnation(oneshot::Sender<Result<(), Error>>),
 }
 
 impl Request {
@@ -73,6 +73,12 @@ impl WriterThread {
         self.ask(Request::Prune(retention, max, answer), answered).await
     }
 
+    /// Has a new incarnation begun.
+    pub(super) async fn raise_incarnation(&self) -> Result<(), Error> {
+        let (answer, answered) = oneshot::channel();
+        self.ask(Request::RaiseIncarnation(answer), answered).await
+    }
+
     async fn ask<T>(
         &self,
         request: Request,
@@ -91,14 +97,6 @@ impl WriterThread {
             Poll::Ready(answered.try_recv().unwrap_or_else(|_| Err(ended())))
         })
         .await
-    }
-
-    /// Has a new incarnation begun.
-    pub(super) fn raise_incarnation(&self) -> Result<(), Error> {
-        let (answer, answered) = blocking::channel();
-        let request = Request::RaiseIncarnation(answer);
-        self.requests().blocking_send(request).map_err(|_| ended())?;
-        answered.recv().map_err(|_| ended())?
     }
 
     /// A way to have the inbox promoted.

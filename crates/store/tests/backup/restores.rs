@@ -7,7 +7,7 @@ use windlass_kernel::{
     Epoch, Jitter, JobId, State, Timestamp,
     ops::{Expire, Expiry},
 };
-use windlass_store::{Store as _, sqlite};
+use windlass_store::sqlite;
 
 use crate::{
     DEEP, FORCE, PLAIN, backup, check_clean, check_refused, common::*, folder, restore, small,
@@ -17,7 +17,7 @@ use crate::{
 fn a_store_in_use_or_already_there_is_not_replaced() {
     let (_folder, at) = folder();
     let (path, copy) = (at.join("w.db"), at.join("copy.db"));
-    let test = TestStore::open(&path).unwrap();
+    let test = FileStore::open(&path).unwrap();
     test.enqueue(1, plain());
     backup(&path, &copy, PLAIN).unwrap();
     for options in [PLAIN, FORCE] {
@@ -27,7 +27,7 @@ fn a_store_in_use_or_already_there_is_not_replaced() {
     drop(test);
     check_refused(restore(&copy, &path, PLAIN), "FILE_EXISTS", "w.db is there already");
     check_refused(restore(&copy, &copy, FORCE), "STORE_CANNOT_OPEN", "the backup itself");
-    TestStore::open(&path).unwrap().job(JobId::from_u128(2));
+    FileStore::open(&path).unwrap().job(JobId::from_u128(2));
 }
 
 #[test]
@@ -49,10 +49,10 @@ fn what_was_replaced_is_kept_aside_whole() {
     assert!(again.restored.incarnation > done.restored.incarnation);
     check_clean(&path);
     // With its log and its mark: nothing that it had acknowledged is missing.
-    let aside = TestStore::open(&at.join("w.db.old-1")).unwrap();
+    let aside = FileStore::open(&at.join("w.db.old-1")).unwrap();
     assert_eq!(aside.store_incarnation(), 0);
-    let restored = TestStore::open(&path).unwrap();
-    let jobs = |test: &TestStore| test.wait(test.store.counts()).iter().map(|it| it.2).sum::<u64>();
+    let restored = FileStore::open(&path).unwrap();
+    let jobs = |test: &FileStore| test.wait(test.store.counts()).iter().map(|it| it.2).sum::<u64>();
     assert!(jobs(&aside) > jobs(&restored), "the load went on after the backup");
 }
 
@@ -78,18 +78,18 @@ fn a_restore_that_died_between_the_two_names_can_be_made_again() {
         assert_eq!(done.kept_aside.is_some(), !log_has_gone);
         assert!(!at.join("w.db-wal").exists(), "a log of another database was left beside it");
         check_clean(&path);
-        TestStore::open(&path).unwrap().enqueue(u128::MAX, plain());
+        FileStore::open(&path).unwrap().enqueue(u128::MAX, plain());
     }
 }
 
 /// Claims the job, and notes its epoch.
-fn claim(test: &TestStore, worker: &str, number: u128, epochs: &mut Vec<u64>) -> u64 {
+fn claim(test: &FileStore, worker: &str, number: u128, epochs: &mut Vec<u64>) -> u64 {
     let granted = test.claim(worker, number, 1).remove(0);
     epochs.push(granted.job.epoch.get());
     granted.job.epoch.get()
 }
 
-fn lose_lease(test: &TestStore, job_id: JobId) {
+fn lose_lease(test: &FileStore, job_id: JobId) {
     let (version, jitter) = (test.job(job_id).version, Jitter::NONE);
     test.op(Expire { job_id, version, what: Expiry::DeadSession, jitter }).unwrap();
 }
@@ -99,7 +99,7 @@ fn a_worker_from_before_a_restore_changes_nothing_and_no_epoch_is_granted_twice(
     let (_folder, at) = folder();
     let (path, copy) = (at.join("w.db"), at.join("copy.db"));
     let (mut epochs, id) = (Vec::new(), JobId::from_u128(1));
-    let test = TestStore::open(&path).unwrap();
+    let test = FileStore::open(&path).unwrap();
     test.enqueue(1, plain());
     let old = claim(&test, "w1", 1, &mut epochs);
     backup(&path, &copy, DEEP).unwrap();
@@ -109,7 +109,7 @@ fn a_worker_from_before_a_restore_changes_nothing_and_no_epoch_is_granted_twice(
 
     for round in 0..3 {
         restore(&copy, &path, FORCE).unwrap();
-        let test = TestStore::open(&path).unwrap();
+        let test = FileStore::open(&path).unwrap();
         let new = claim(&test, "w3", 10 + round, &mut epochs);
         for stale in [old, lost] {
             let epoch = Epoch::new(stale);
@@ -137,7 +137,7 @@ fn a_backup_that_is_restored_twice_on_empty_disks_grants_no_epoch_twice() {
         let target = at.join(format!("disk-{hour}.db"));
         let now = Timestamp::from_micros(START).plus(Duration::from_secs(3600 * hour));
         sqlite::restore(&copy, &target, PLAIN, now, &mut |_| {}).unwrap();
-        incarnations.insert(TestStore::open(&target).unwrap().store_incarnation());
+        incarnations.insert(FileStore::open(&target).unwrap().store_incarnation());
     }
     assert_eq!(incarnations.len(), 3, "{incarnations:?}");
 }
@@ -148,10 +148,10 @@ fn what_was_kept_aside_opens_also_after_the_restored_one_was_served() {
     let (path, copy) = (at.join("w.db"), at.join("copy.db"));
     small(&path);
     backup(&path, &copy, PLAIN).unwrap();
-    TestStore::open(&path).unwrap().enqueue(2, plain());
+    FileStore::open(&path).unwrap().enqueue(2, plain());
     restore(&copy, &path, FORCE).unwrap();
-    TestStore::open(&path).unwrap().enqueue(3, plain());
-    TestStore::open(&at.join("w.db.old-1")).unwrap().job(JobId::from_u128(2));
+    FileStore::open(&path).unwrap().enqueue(3, plain());
+    FileStore::open(&at.join("w.db.old-1")).unwrap().job(JobId::from_u128(2));
 }
 
 #[test]
@@ -162,9 +162,9 @@ fn a_later_restore_has_a_later_incarnation_whatever_its_disk_knows() {
     backup(&path, &copy, PLAIN).unwrap();
     let hour = |hour: u64| Timestamp::from_micros(START).plus(Duration::from_secs(3600 * hour));
     sqlite::restore(&copy, &fresh, PLAIN, hour(0), &mut |_| {}).unwrap();
-    let first = TestStore::open(&fresh).unwrap().store_incarnation();
+    let first = FileStore::open(&fresh).unwrap().store_incarnation();
     sqlite::restore(&copy, &path, FORCE, hour(1), &mut |_| {}).unwrap();
-    let second = TestStore::open(&path).unwrap().store_incarnation();
+    let second = FileStore::open(&path).unwrap().store_incarnation();
     assert!(second > first, "{first}, then {second}");
 }
 
@@ -172,7 +172,7 @@ fn a_later_restore_has_a_later_incarnation_whatever_its_disk_knows() {
 fn a_lease_in_the_backup_ends_with_the_restore() {
     let (_folder, at) = folder();
     let (path, copy) = (at.join("w.db"), at.join("copy.db"));
-    let test = TestStore::open(&path).unwrap();
+    let test = FileStore::open(&path).unwrap();
     let id = test.enqueue(1, plain());
     test.enqueue(2, plain());
     let old = test.claim("w1", 1, 1).remove(0).job.epoch;
@@ -184,7 +184,7 @@ fn a_lease_in_the_backup_ends_with_the_restore() {
     drop(test);
 
     restore(&copy, &path, FORCE).unwrap();
-    let test = TestStore::open(&path).unwrap();
+    let test = FileStore::open(&path).unwrap();
     assert_eq!(test.job(id).state, State::Interrupted);
     for epoch in [old, new] {
         let told = test.op(settle(id, epoch, succeeded())).unwrap_err();
@@ -204,10 +204,10 @@ fn a_lease_of_this_incarnation_outlives_a_restart() {
     small(&path);
     backup(&path, &copy, PLAIN).unwrap();
     restore(&copy, &path, FORCE).unwrap();
-    let test = TestStore::open(&path).unwrap();
+    let test = FileStore::open(&path).unwrap();
     let granted = test.claim("w1", 1, 1).remove(0).job;
     drop(test);
-    let test = TestStore::open(&path).unwrap();
+    let test = FileStore::open(&path).unwrap();
     test.op(settle(granted.id, granted.epoch, succeeded())).unwrap();
 }
 

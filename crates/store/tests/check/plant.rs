@@ -17,11 +17,12 @@ use windlass_store::{
     sqlite::{self, Options, Sqlite},
 };
 
-use crate::rich::Rich;
+use crate::common::{FileHome, rich::Rich};
 
 /// A healthy store with jobs in every state, made once.
 static HEALTHY: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let mut rich = Rich::new();
+    let home = Arc::new(FileHome::new());
+    let mut rich = Rich::new_in(home.clone());
     let mut seed = 3;
     rich.live(seed, 1_200, 8);
     while !rich.has_every_state() {
@@ -31,7 +32,7 @@ static HEALTHY: LazyLock<Vec<u8>> = LazyLock::new(|| {
     rich.use_inbox();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("copy.db");
-    rich.copy_to(&path);
+    home.copy_to(&path);
     std::fs::read(path).unwrap()
 });
 

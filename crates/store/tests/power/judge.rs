@@ -4,13 +4,13 @@ use std::{collections::BTreeMap, fmt, fs, path::Path, sync::Arc};
 
 use windlass_kernel::JobId;
 use windlass_store::{
-    Error, Store as _,
+    Error,
     read::{Cursor, JobFilter},
     sqlite::check,
 };
 
 use super::{
-    common::{TestStore, claim_many, enqueue, granted, plain, settle, succeeded, tenant, write},
+    common::{FileStore, claim_many, enqueue, granted, plain, settle, succeeded, tenant, write},
     disk::Image,
 };
 
@@ -51,7 +51,7 @@ pub(crate) fn judge(image: &Image, path: &Path, before: &Jobs, after: &Jobs) -> 
     for (name, bytes) in image {
         fs::write(format!("{}{name}", path.display()), bytes).unwrap();
     }
-    let test = TestStore::open(path)?;
+    let test = FileStore::open(path)?;
     // A commit that is empty promotes what users have put into the inbox.
     test.runtime.block_on(test.store.commit(Arc::default()))?;
     let found = jobs(&test)?;
@@ -64,7 +64,7 @@ pub(crate) fn judge(image: &Image, path: &Path, before: &Jobs, after: &Jobs) -> 
     if report.is_clean() { Ok(()) } else { Err(Wrong::Breaks(report.to_string())) }
 }
 
-fn jobs(test: &TestStore) -> Result<Jobs, Error> {
+fn jobs(test: &FileStore) -> Result<Jobs, Error> {
     let mut found = Jobs::new();
     let mut from = None;
     loop {
@@ -91,7 +91,7 @@ fn difference(found: &Jobs, expected: &Jobs) -> String {
     format!("{is} jobs instead of {was}; not as they were acknowledged: {missing:?}")
 }
 
-fn work_goes_on(test: &TestStore) -> Result<(), Error> {
+fn work_goes_on(test: &FileStore) -> Result<(), Error> {
     let number = 1 << 100;
     let commit = |write| test.runtime.block_on(test.store.commit(vec![write].into()));
     commit(write(enqueue(number, plain())))?.remove(0).unwrap();

@@ -1,10 +1,6 @@
 //! What can go wrong around the inbox: other processes, crashes, a lock that stays, and garbage.
 
 use std::{
-    collections::BTreeSet,
-    io::{BufRead as _, BufReader},
-    path::Path,
-    process::{self, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -16,40 +12,12 @@ use std::{
 use rusqlite::{Connection, TransactionBehavior};
 use windlass_kernel::{JobId, State, Timestamp};
 use windlass_store::{
-    Error, Store,
+    Error,
     check::Rule,
     sqlite::{self, Options, Sqlite},
 };
-use windlass_testkit::random;
 
-use crate::{check, common::*, count, find, put, result, user_commits, wait_for_jobs, with_key};
-
-#[test]
-fn another_process_may_put_jobs_into_the_inbox() {
-    let test = TestStore::new();
-    run(child("faults::child_puts_a_job", &test.path));
-    wait_for_jobs(&test, 1);
-    assert!(find(&test, 1).is_some());
-}
-
-#[test]
-fn child_puts_a_job() {
-    let Some(path) = child_path() else { return };
-    let mut shop = Connection::open(path).unwrap();
-    let transaction = shop.transaction().unwrap();
-    put(&transaction, 1, plain()).unwrap();
-    transaction.commit().unwrap();
-}
-
-#[test]
-fn what_was_committed_while_nobody_served_the_file_is_promoted_at_open() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("w.db");
-    drop(TestStore::open(&path).unwrap());
-    run(child("faults::child_puts_a_job", &path));
-    let test = TestStore::open(&path).unwrap();
-    wait_for_jobs(&test, 1);
-}
+use crate::{check, common::*, count, find, put, user_commits, wait_for_jobs};
 
 #[test]
 fn a_process_that_dies_before_the_promotion_loses_nothing() {
@@ -61,7 +29,7 @@ fn a_process_that_dies_before_the_promotion_loses_nothing() {
         sql.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
     };
     assert_eq!((count(&sql, "inbox"), count(&sql, "jobs")), (2, 0));
-    let test = TestStore::open(&path).unwrap();
+    let test = FileStore::open(&path).unwrap();
     wait_for_jobs(&test, 2);
     assert_eq!(test.job(JobId::from_u128(2)).state, State::Queued);
     assert_eq!(count(&sql, "inbox"), 0);
@@ -90,7 +58,7 @@ fn child_dies_before_the_promotion() {
 
 #[test]
 fn an_open_transaction_makes_the_store_unavailable_and_loses_nothing() {
-    let test = TestStore::new();
+    let test = FileStore::new();
     test.enqueue(1, plain());
     let mut shop = test.sql();
     let transaction = shop.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
@@ -109,7 +77,7 @@ fn an_open_transaction_makes_the_store_unavailable_and_loses_nothing() {
 
 #[test]
 fn a_read_of_a_job_that_waits_says_so_if_it_cannot_be_promoted() {
-    let test = TestStore::new();
+    let test = FileStore::new();
     let is_shut = Arc::new(AtomicBool::new(true));
     let number = user_holds_the_lock_after_a_job(&test, is_shut.clone());
     let error = test.runtime.block_on(test.store.job(JobId::from_u128(number))).unwrap_err();
@@ -119,7 +87,7 @@ fn a_read_of_a_job_that_waits_says_so_if_it_cannot_be_promoted() {
 }
 
 /// Commits a job, takes the lock again before anybody can promote it, and keeps it while it is told to.
-fn user_holds_the_lock_after_a_job(test: &TestStore, is_shut: Arc<AtomicBool>) -> u128 {
+fn user_holds_the_lock_after_a_job(test: &FileStore, is_shut: Arc<AtomicBool>) -> u128 {
     let shop = test.sql();
     let mut number = 0;
     // Between the two transactions the writer may be faster, if it is just looking.
@@ -159,7 +127,7 @@ const GARBAGE: [&str; 8] = [
 
 #[test]
 fn garbage_is_set_aside_and_stops_nobody() {
-    let test = TestStore::new();
+    let test = FileStore::new();
     let mut shop = test.sql();
     let transaction = shop.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
     for (number, garbage) in (1..).zip(GARBAGE) {
@@ -194,7 +162,7 @@ fn inbox_text(sql: &Connection, rows: &str) -> Vec<u8> {
 
 #[test]
 fn a_row_that_the_database_refuses_is_set_aside_alone() {
-    let test = TestStore::new();
+    let test = FileStore::new();
     let contradiction =
         "CREATE TRIGGER no_poison BEFORE INSERT ON jobs WHEN new.payload = '\"poison\"'
         BEGIN SELECT RAISE(ABORT, 'no poison here'); END";
@@ -215,80 +183,4 @@ fn a_row_that_the_database_refuses_is_set_aside_alone() {
     assert!(find(&test, 49).is_some());
     assert_eq!(count(&test, "jobs"), 51);
     check(&test, &[]);
-}
-
-/// How often the process that enqueues is killed.
-const KILLS: u32 = 8;
-
-#[test]
-fn what_a_user_committed_is_there_after_any_kill() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().canonicalize().unwrap().join("w.db");
-    let chance = random::seed();
-    let mut committed = BTreeSet::new();
-    for kill in 0..random::cases(KILLS) {
-        let chance = u64::from(chance[kill as usize % 8]) + u64::from(kill) * 37;
-        committed.extend(killed_after(Duration::from_millis(chance % 120), &path));
-        let test = TestStore::open(&path).unwrap();
-        for number in &committed {
-            let (job, result) = (find(&test, *number), result(&test, *number));
-            assert!(job.is_some() != result.is_some(), "{number} leads to {job:?} and {result:?}");
-        }
-        drop(test);
-        let report = sqlite::check(&path).unwrap();
-        assert!(report.is_clean(), "after kill {kill}: {report}");
-    }
-    assert!(committed.len() > 20, "the process did too little to prove anything");
-}
-
-/// Runs the process until some time after its first commit, kills it, and gives back what it committed.
-fn killed_after(time: Duration, path: &Path) -> Vec<u128> {
-    let mut child =
-        child("faults::child_enqueues_without_end", path).stdout(Stdio::piped()).spawn().unwrap();
-    let out = BufReader::new(child.stdout.take().unwrap());
-    let (first, begun) = std::sync::mpsc::channel();
-    let reader = thread::spawn(move || {
-        let lines = out.lines().map_while(Result::ok);
-        // The last line may be cut off by the kill: then it was not said.
-        let said =
-            lines.filter_map(|line| line.strip_prefix("ack ")?.strip_suffix('.')?.parse().ok());
-        said.inspect(|_| first.send(()).unwrap_or(())).collect()
-    });
-    begun.recv_timeout(Duration::from_secs(30)).expect("the process commits something");
-    thread::sleep(time);
-    child.kill().unwrap();
-    child.wait().unwrap();
-    reader.join().unwrap()
-}
-
-/// In a process of its own: a user enqueues under few keys, while the store has other things to do.
-#[test]
-fn child_enqueues_without_end() {
-    let Some(path) = child_path() else { return };
-    let test = TestStore::open(&path).unwrap();
-    let mut shop = test.sql();
-    let base = u128::from(process::id()) << 64;
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            for number in 1.. {
-                let new = with_key(&format!("k{number}"), plain());
-                let _ = test.op(enqueue(base + (1 << 63) + number, new));
-            }
-        });
-        for number in (1..).step_by(2) {
-            let transaction =
-                shop.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
-            for number in [number, number + 1] {
-                let text = format!("{}", number % 3 / 2);
-                put(
-                    &transaction,
-                    base + number,
-                    with_key(&format!("k{}", number / 2), with_payload(&text)),
-                )
-                .unwrap();
-            }
-            transaction.commit().unwrap();
-            println!("ack {}.\nack {}.", base + number, base + number + 1);
-        }
-    });
 }

@@ -102,4 +102,8 @@ impl Store for Counted {
     fn counts(&self) -> StoreFuture<'_, Vec<(String, String, u64)>> {
         self.store.counts()
     }
+
+    fn raise_incarnation(&self) -> StoreFuture<'_, ()> {
+        self.store.raise_incarnation()
+    }
 }

@@ -188,6 +188,9 @@ impl Store for Fake {
     fn counts(&self) -> StoreFuture<'_, Vec<(String, String, u64)>> {
         unasked()
     }
+    fn raise_incarnation(&self) -> StoreFuture<'_, ()> {
+        unasked()
+    }
 }
 
 fn unasked<T>() -> StoreFuture<'static, T> {

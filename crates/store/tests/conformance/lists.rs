@@ -1,21 +1,27 @@
 //! Lists: whatever is there is found, page by page, also while others write.
 
-mod common;
-
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
 use windlass_kernel::{
-    JobId, Kind, State, Tag, TenantId, Timestamp,
-    ops::{Cancel, NewJob},
+    DlqId, JobId, Kind, LetterState, State, Tag, TenantId, Timestamp,
+    ops::{Cancel, Discard, NewJob},
 };
-use windlass_store::{
-    Store as _,
-    read::{Cursor, JobFilter},
+use windlass_store::read::{Cursor, JobFilter, LetterFilter, Position};
+
+use crate::common::{
+    Backend, START, TestStore, enqueue, failed_for_good, person, plain, queue, settle, tenant,
+    write,
 };
 
-use crate::common::{START, TestStore, enqueue, person, plain, queue, tenant, write};
+for_each_backend!(
+    pages_cover_everything_once_newest_first_while_others_write,
+    pages_neither_miss_nor_repeat_while_many_write_at_once,
+    a_filter_takes_what_has_all_that_is_asked_for,
+    letters_of_one_instant_are_all_told_whatever_the_page,
+    counts_sessions_and_the_oldest_ready_job_are_told,
+);
 
-fn ids(test: &TestStore, filter: JobFilter, cursor: Cursor) -> (Vec<u128>, Option<u64>) {
+fn ids(test: &TestStore, filter: JobFilter, cursor: Cursor) -> (Vec<u128>, Option<Position>) {
     let page = test.wait(test.store.jobs(filter, cursor));
     (page.items.iter().map(|job| job.id.as_u128()).collect(), page.next)
 }
@@ -25,9 +31,8 @@ fn cancel(number: u128) -> Cancel {
     Cancel { job_id, force, grace: Cancel::GRACE_DEFAULT, reason, by: person("ann") }
 }
 
-#[test]
-fn pages_cover_everything_once_newest_first_while_others_write() {
-    let test = TestStore::new();
+fn pages_cover_everything_once_newest_first_while_others_write(backend: Backend) {
+    let test = TestStore::new(backend);
     for number in 1..=25 {
         test.enqueue(number, plain());
     }
@@ -46,9 +51,8 @@ fn pages_cover_everything_once_newest_first_while_others_write() {
     assert_eq!(found, (1..=25).rev().collect::<Vec<u128>>());
 }
 
-#[test]
-fn pages_neither_miss_nor_repeat_while_many_write_at_once() {
-    let test = TestStore::new();
+fn pages_neither_miss_nor_repeat_while_many_write_at_once(backend: Backend) {
+    let test = TestStore::new(backend);
     let stay: Vec<u128> = (1..=60).map(|number| number * 10).collect();
     for number in &stay {
         test.enqueue(*number, plain());
@@ -101,9 +105,8 @@ fn pages_neither_miss_nor_repeat_while_many_write_at_once() {
     writers.into_iter().for_each(|writer| test.runtime.block_on(writer).unwrap());
 }
 
-#[test]
-fn a_filter_takes_what_has_all_that_is_asked_for() {
-    let test = TestStore::new();
+fn a_filter_takes_what_has_all_that_is_asked_for(backend: Backend) {
+    let test = TestStore::new(backend);
     let tag = || Tag::new("vip").unwrap();
     let sms = || Kind::new("sms").unwrap();
     test.enqueue(1, plain());
@@ -125,9 +128,57 @@ fn a_filter_takes_what_has_all_that_is_asked_for() {
     check(JobFilter::of(TenantId::new("nobody").unwrap()), &[]);
 }
 
-#[test]
-fn counts_sessions_and_the_oldest_ready_job_are_told() {
-    let test = TestStore::new();
+/// Jobs of these numbers fail for good, all in one commit.
+fn fail_together(test: &TestStore, numbers: std::ops::RangeInclusive<u128>) {
+    test.commit(numbers.clone().map(|number| write(enqueue(number, plain()))).collect());
+    let granted = test.claim("w1", *numbers.start(), 100);
+    let failed =
+        |it: &windlass_store::Granted| write(settle(it.job.id, it.job.epoch, failed_for_good()));
+    let replies = test.commit(granted.iter().map(failed).collect());
+    assert_eq!(replies.iter().filter(|it| it.is_ok()).count(), numbers.count());
+}
+
+/// The jobs of all letters in this state, page by page.
+fn letters(test: &TestStore, state: Option<LetterState>, limit: usize) -> Vec<u128> {
+    let (mut found, mut from) = (Vec::new(), None);
+    loop {
+        let filter = LetterFilter { tenant: tenant(), state };
+        let page = test.wait(test.store.letters(filter, Cursor { from, limit }));
+        assert!(page.items.len() <= limit, "a page of {}", page.items.len());
+        found.extend(page.items.iter().map(|letter| letter.job_id.as_u128()));
+        from = page.next;
+        if from.is_none() {
+            return found;
+        }
+    }
+}
+
+fn letters_of_one_instant_are_all_told_whatever_the_page(backend: Backend) {
+    let test = TestStore::new(backend);
+    fail_together(&test, 1..=10);
+    test.pass(Duration::from_secs(1));
+    fail_together(&test, 11..=13);
+    for number in [2, 3, 12] {
+        let dlq_id = DlqId::of_job(JobId::from_u128(number));
+        test.op(Discard { dlq_id, reason: "old".to_owned(), by: person("ann") }).unwrap();
+    }
+    let check = |state, expected: &[u128]| {
+        for limit in 1..=14 {
+            let mut found = letters(&test, state, limit);
+            let is_newest_first = found.is_sorted_by_key(|number| *number <= 10);
+            assert!(is_newest_first, "pages of {limit}: {found:?}");
+            found.sort_unstable();
+            assert_eq!(found, expected, "{state:?} in pages of {limit}");
+        }
+    };
+    check(None, &(1..=13).collect::<Vec<_>>());
+    check(Some(LetterState::Open), &[1, 4, 5, 6, 7, 8, 9, 10, 11, 13]);
+    check(Some(LetterState::DiscardRequested), &[2, 3, 12]);
+    check(Some(LetterState::Requeued), &[]);
+}
+
+fn counts_sessions_and_the_oldest_ready_job_are_told(backend: Backend) {
+    let test = TestStore::new(backend);
     test.enqueue(1, plain());
     test.enqueue(2, plain());
     let oldest = test.wait(test.store.oldest_ready());

@@ -1,25 +1,30 @@
 //! Retention: finished jobs are forgotten whole, in small steps, and nothing else is.
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod common;
-#[path = "retention/inbox.rs"]
 mod inbox;
-#[path = "retention/log.rs"]
 mod log;
-#[allow(dead_code, reason = "it is shared with the tests of the checker")]
-#[path = "check/rich.rs"]
-mod rich;
-#[path = "retention/ties.rs"]
 mod ties;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use common::*;
 use windlass_kernel::{
     DlqId, IdempotencyKey, IdempotencyScope, JobId, Op, Retention, TenantId, Timestamp,
     ops::{Enqueue, Idempotency, NewJob},
 };
-use windlass_store::{Store as _, Write, read::Pruned, sqlite::check};
+use windlass_store::{Write, read::Pruned};
+
+use crate::common::*;
+
+for_each_backend!(
+    a_job_goes_whole_when_it_was_at_its_end_for_long_enough,
+    whatever_is_asked_for_a_job_outlives_the_time_in_which_answers_are_asked_for_again,
+    of_each_tenant_so_many_finished_jobs_stay_and_the_oldest_go,
+    a_key_is_known_for_as_long_as_was_promised,
+    the_id_of_a_forgotten_job_is_not_given_out_while_the_log_speaks_of_it,
+    a_step_is_small_and_others_write_in_between,
+    after_a_random_past_whatever_is_left_is_what_it_was,
+    killed_between_its_steps_it_goes_on_and_loses_nothing_else,
+    child_prunes_until_it_is_killed,
+);
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -37,7 +42,7 @@ fn at_most(keep: u64) -> Retention {
 /// One step, after which the store breaks no rule.
 fn step(test: &TestStore, retention: Retention, max: usize) -> Pruned {
     let pruned = test.wait(test.store.prune(retention, max));
-    let report = check(&test.path).unwrap();
+    let report = test.home.check();
     assert!(report.is_clean(), "{report}");
     pruned
 }
@@ -75,13 +80,8 @@ fn is_there(test: &TestStore, id: JobId) -> bool {
     test.wait(test.store.job(id)).is_some()
 }
 
-fn count(test: &TestStore, sql: &str) -> u64 {
-    test.sql().query_row(sql, [], |row| row.get(0)).unwrap()
-}
-
-#[test]
-fn a_job_goes_whole_when_it_was_at_its_end_for_long_enough() {
-    let test = TestStore::new();
+fn a_job_goes_whole_when_it_was_at_its_end_for_long_enough(backend: Backend) {
+    let test = TestStore::new(backend);
     let big = with_payload(&format!("\"{}\"", "x".repeat(1000)));
     let id = finish(&test, 1, big);
     test.enqueue(2, plain());
@@ -97,15 +97,16 @@ fn a_job_goes_whole_when_it_was_at_its_end_for_long_enough() {
     assert_eq!(test.wait(test.store.payload(id)), None);
     let old_worker = test.op(settle(id, epoch, succeeded())).unwrap_err();
     assert_eq!(old_worker.code(), "NOT_FOUND");
-    for table in ["payloads", "outputs", "job_log", "pruned"] {
-        assert_eq!(count(&test, &format!("SELECT count(*) FROM {table}")), 0, "{table}");
+    for table in test.home.side_tables() {
+        assert_eq!(test.home.count(table), 0, "{table}");
     }
     assert!(is_there(&test, JobId::from_u128(2)));
 }
 
-#[test]
-fn whatever_is_asked_for_a_job_outlives_the_time_in_which_answers_are_asked_for_again() {
-    let test = TestStore::new();
+fn whatever_is_asked_for_a_job_outlives_the_time_in_which_answers_are_asked_for_again(
+    backend: Backend,
+) {
+    let test = TestStore::new(backend);
     let id = finish(&test, 1, plain());
     test.pass(Retention::RETRY_WINDOW - Duration::from_micros(1));
     let nothing = Retention { keep_at_most: Some(0), ..older_than(Duration::ZERO) };
@@ -116,9 +117,8 @@ fn whatever_is_asked_for_a_job_outlives_the_time_in_which_answers_are_asked_for_
     assert!(!is_there(&test, id));
 }
 
-#[test]
-fn of_each_tenant_so_many_finished_jobs_stay_and_the_oldest_go() {
-    let test = TestStore::new();
+fn of_each_tenant_so_many_finished_jobs_stay_and_the_oldest_go(backend: Backend) {
+    let test = TestStore::new(backend);
     // It waits for ever, and counts for nothing.
     test.enqueue(99, NewJob { scheduled_at: Some(Timestamp::MAX), ..plain() });
     for number in 1..=10 {
@@ -136,9 +136,8 @@ fn of_each_tenant_so_many_finished_jobs_stay_and_the_oldest_go() {
     assert_eq!(prune(&test, at_most(4)).jobs, 0);
 }
 
-#[test]
-fn a_key_is_known_for_as_long_as_was_promised() {
-    let test = TestStore::new();
+fn a_key_is_known_for_as_long_as_was_promised(backend: Backend) {
+    let test = TestStore::new(backend);
     let keyed = || NewJob {
         idempotency: Idempotency::Key {
             scope: IdempotencyScope::new("orders").unwrap(),
@@ -158,9 +157,8 @@ fn a_key_is_known_for_as_long_as_was_promised() {
     assert!(!test.op(enqueue(4, keyed())).unwrap().recorded);
 }
 
-#[test]
-fn the_id_of_a_forgotten_job_is_not_given_out_while_the_log_speaks_of_it() {
-    let test = TestStore::new();
+fn the_id_of_a_forgotten_job_is_not_given_out_while_the_log_speaks_of_it(backend: Backend) {
+    let test = TestStore::new(backend);
     let id = finish(&test, 1, plain());
     test.pass(HOUR);
     assert_eq!(step(&test, older_than(HOUR), 100).jobs, 1);
@@ -170,17 +168,14 @@ fn the_id_of_a_forgotten_job_is_not_given_out_while_the_log_speaks_of_it() {
     }
     assert!(!is_there(&test, id));
     // No job that is stored has so late an id, and still it is asked for.
-    let (path, folder) = test.close();
-    let again = TestStore::open(&path).unwrap();
+    let again = test.reopen();
     let refused = again.op(enqueue(1, plain())).unwrap_err();
     assert_eq!(refused.code(), "JOB_EXISTS");
     assert!(!again.op(enqueue(2, plain())).unwrap().recorded);
-    drop((again, folder));
 }
 
-#[test]
-fn a_step_is_small_and_others_write_in_between() {
-    let test = TestStore::new();
+fn a_step_is_small_and_others_write_in_between(backend: Backend) {
+    let test = TestStore::new(backend);
     test.commit((1..=50).map(|number| write(enqueue(number, plain()))).collect());
     settle_all(&test, 1);
     test.pass(DAY);
@@ -200,10 +195,9 @@ fn a_step_is_small_and_others_write_in_between() {
     assert_eq!(test.wait(test.store.open_jobs()).len() as u128, steps);
 }
 
-#[test]
-fn after_a_random_past_whatever_is_left_is_what_it_was() {
+fn after_a_random_past_whatever_is_left_is_what_it_was(backend: Backend) {
     for seed in 1..=3 {
-        let mut rich = rich::Rich::new();
+        let mut rich = rich::Rich::new(backend);
         rich.live(seed, 1_500, 8);
         let ended: BTreeMap<JobId, bool> =
             rich.world.store.jobs.values().map(|job| (job.id, job.state.is_end())).collect();
@@ -214,7 +208,7 @@ fn after_a_random_past_whatever_is_left_is_what_it_was() {
         loop {
             let pruned = rich.wait(rich.store.prune(retention, 10));
             gone += pruned.jobs;
-            let report = check(&rich.path()).unwrap();
+            let report = rich.home.check();
             assert!(report.is_clean(), "{report}");
             if !pruned.more {
                 break;
@@ -235,35 +229,32 @@ fn after_a_random_past_whatever_is_left_is_what_it_was() {
     }
 }
 
-#[test]
-fn killed_between_its_steps_it_goes_on_and_loses_nothing_else() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().canonicalize().unwrap().join("w.db");
-    let test = TestStore::open(&path).unwrap();
+fn killed_between_its_steps_it_goes_on_and_loses_nothing_else(backend: Backend) {
+    let test = TestStore::new(backend);
     test.commit((1..=600).map(|number| write(enqueue(number, plain()))).collect());
     settle_all(&test, 1);
     test.commit((601..=700).map(|number| write(enqueue(number, plain()))).collect());
-    drop(test);
+    let home = test.close();
     for round in 0..6 {
-        let child = Killed::start(child("child_prunes_until_it_is_killed", &path));
+        let child = child_of(backend, "retention::child_prunes_until_it_is_killed", &*home);
+        let child = Killed::start(child);
         std::thread::sleep(Duration::from_millis(round * 3));
         drop(child);
-        let report = check(&path).unwrap();
+        let report = home.check();
         assert!(report.is_clean(), "after round {round}: {report}");
-        let test = TestStore::open(&path).unwrap();
+        let test = TestStore::open(home.clone()).unwrap();
         assert_eq!(test.wait(test.store.open_jobs()).len(), 100);
     }
-    let test = TestStore::open(&path).unwrap();
+    let test = TestStore::open(home).unwrap();
     test.pass(DAY);
     prune(&test, older_than(HOUR));
-    assert_eq!(count(&test, "SELECT count(*) FROM jobs"), 100);
-    assert_eq!(count(&test, "SELECT count(*) FROM pruned"), 0);
+    assert_eq!(test.home.count("jobs"), 100);
+    assert_eq!(test.home.count("pruned"), 0);
 }
 
-#[test]
-fn child_prunes_until_it_is_killed() {
-    let Some(path) = child_path() else { return };
-    let test = TestStore::open(&path).unwrap();
+fn child_prunes_until_it_is_killed(backend: Backend) {
+    let Some(home) = child_home(backend) else { return };
+    let test = TestStore::open(home).unwrap();
     test.pass(DAY);
     test.wait(test.store.prune(older_than(HOUR), 5));
     println!("ready");
@@ -271,20 +262,4 @@ fn child_prunes_until_it_is_killed() {
         test.wait(test.store.prune(older_than(HOUR), 5));
     }
     wait_to_be_killed();
-}
-
-#[test]
-fn what_is_forgotten_makes_room_for_what_is_new() {
-    let test = TestStore::new();
-    let mut sizes = Vec::new();
-    for round in 0..12_u128 {
-        let numbers = round * 200 + 1..=round * 200 + 200;
-        let text = format!("\"{}\"", "x".repeat(500));
-        test.commit(numbers.map(|it| write(enqueue(it, with_payload(&text)))).collect());
-        settle_all(&test, round + 1);
-        test.pass(HOUR);
-        while test.wait(test.store.prune(older_than(HOUR), 1000)).more {}
-        sizes.push(count(&test, "SELECT page_count FROM pragma_page_count"));
-    }
-    assert!(sizes[11] <= sizes[2], "the file grows: {sizes:?} pages");
 }

@@ -1,25 +1,36 @@
 //! Claims and sessions: who gets what, told once more, and renewed.
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
-mod common;
 
 use std::{collections::HashSet, time::Duration};
 
-use common::*;
 use windlass_kernel::{
     Event, Jitter, JobId, State,
     job::Priority,
     ops::{Cancel, Claim, Expire, Expiry, NewJob, Outcome},
 };
-use windlass_store::{Reply, Store, Write};
+use windlass_store::{Reply, Write};
+
+use crate::common::*;
+
+for_each_backend!(
+    a_claim_over_several_queues_takes_the_best,
+    a_queue_that_is_named_twice_counts_once,
+    the_same_claim_again_gets_the_same_leases,
+    a_claim_may_ask_for_all_there_is,
+    a_claim_that_comes_late_once_more_does_not_take_its_job_again,
+    a_job_that_kills_its_workers_is_granted_alone,
+    a_job_that_kills_its_workers_is_granted_alone_in_one_batch_too,
+    a_session_renews_all_its_leases_and_they_are_counted,
+    a_renewal_tells_what_is_to_be_cancelled_and_what_was_taken,
+    sessions_and_claims_that_make_no_sense_are_refused,
+    a_lease_lasts_as_long_whether_the_writer_remembers_it_or_not,
+);
 
 fn events(test: &TestStore, id: JobId) -> Vec<Event> {
     test.wait(test.store.events(id))
 }
 
-#[test]
-fn a_claim_over_several_queues_takes_the_best() {
-    let test = TestStore::new();
+fn a_claim_over_several_queues_takes_the_best(backend: Backend) {
+    let test = TestStore::new(backend);
     for number in 0..25u128 {
         let queue = queue(["mail", "bills", "calls"][(number % 3) as usize]);
         // The order of priorities has nothing to do with the order of creation.
@@ -34,9 +45,8 @@ fn a_claim_over_several_queues_takes_the_best() {
     assert_eq!(priorities, (0..10).collect::<Vec<_>>());
 }
 
-#[test]
-fn a_queue_that_is_named_twice_counts_once() {
-    let test = TestStore::new();
+fn a_queue_that_is_named_twice_counts_once(backend: Backend) {
+    let test = TestStore::new(backend);
     for number in 1..=3 {
         test.enqueue(number, plain());
     }
@@ -50,9 +60,8 @@ fn a_queue_that_is_named_twice_counts_once() {
     }
 }
 
-#[test]
-fn the_same_claim_again_gets_the_same_leases() {
-    let test = TestStore::new();
+fn the_same_claim_again_gets_the_same_leases(backend: Backend) {
+    let test = TestStore::new(backend);
     for number in 1..=6 {
         test.enqueue(number, plain());
     }
@@ -78,9 +87,8 @@ fn the_same_claim_again_gets_the_same_leases() {
     assert_eq!(ids(&left), HashSet::from([first[1].job.id]));
 }
 
-#[test]
-fn a_claim_may_ask_for_all_there_is() {
-    let test = TestStore::new();
+fn a_claim_may_ask_for_all_there_is(backend: Backend) {
+    let test = TestStore::new(backend);
     test.enqueue(1, plain());
     let first = test.claim("w1", 1, usize::MAX).remove(0).job;
     test.enqueue(2, plain());
@@ -92,9 +100,8 @@ fn a_claim_may_ask_for_all_there_is() {
     assert_eq!(test.claim("w1", 3, usize::MAX).len(), 1);
 }
 
-#[test]
-fn a_claim_that_comes_late_once_more_does_not_take_its_job_again() {
-    let test = TestStore::new();
+fn a_claim_that_comes_late_once_more_does_not_take_its_job_again(backend: Backend) {
+    let test = TestStore::new(backend);
     let id = test.enqueue(1, plain());
     let epoch = test.claim("w1", 1, 1)[0].job.epoch;
     let (version, what, jitter) = (test.job(id).version, Expiry::DeadSession, Jitter::NONE);
@@ -117,9 +124,8 @@ fn poison(test: &TestStore, number: u128) -> JobId {
     id
 }
 
-#[test]
-fn a_job_that_kills_its_workers_is_granted_alone() {
-    let test = TestStore::new();
+fn a_job_that_kills_its_workers_is_granted_alone(backend: Backend) {
+    let test = TestStore::new(backend);
     let poison = poison(&test, 1);
     for number in 2..=4 {
         test.enqueue(number, plain());
@@ -134,9 +140,8 @@ fn a_job_that_kills_its_workers_is_granted_alone() {
     assert_eq!(test.claim("w1", 4, 10).len(), 1);
 }
 
-#[test]
-fn a_job_that_kills_its_workers_is_granted_alone_in_one_batch_too() {
-    let test = TestStore::new();
+fn a_job_that_kills_its_workers_is_granted_alone_in_one_batch_too(backend: Backend) {
+    let test = TestStore::new(backend);
     let poison = poison(&test, 1);
     test.enqueue(2, plain());
     let replies = test.commit(vec![claim_many("w1", 1, 10), claim_many("w1", 2, 10)]);
@@ -154,9 +159,8 @@ fn renew(by: &str, lease: Duration) -> Write {
     Write::RenewSession { worker: worker(by), lease }
 }
 
-#[test]
-fn a_session_renews_all_its_leases_and_they_are_counted() {
-    let test = TestStore::new();
+fn a_session_renews_all_its_leases_and_they_are_counted(backend: Backend) {
+    let test = TestStore::new(backend);
     for number in 1..=4 {
         test.enqueue(number, plain());
     }
@@ -186,9 +190,8 @@ fn a_session_renews_all_its_leases_and_they_are_counted() {
     assert_eq!(test.job(id).lease_count, 3);
 }
 
-#[test]
-fn a_renewal_tells_what_is_to_be_cancelled_and_what_was_taken() {
-    let test = TestStore::new();
+fn a_renewal_tells_what_is_to_be_cancelled_and_what_was_taken(backend: Backend) {
+    let test = TestStore::new(backend);
     for number in 1..=3 {
         test.enqueue(number, plain());
     }
@@ -208,9 +211,8 @@ fn a_renewal_tells_what_is_to_be_cancelled_and_what_was_taken() {
     assert_eq!(held, HashSet::from([got[0].job.id, got[2].job.id]));
 }
 
-#[test]
-fn sessions_and_claims_that_make_no_sense_are_refused() {
-    let test = TestStore::new();
+fn sessions_and_claims_that_make_no_sense_are_refused(backend: Backend) {
+    let test = TestStore::new(backend);
     test.enqueue(1, plain());
     let unknown = test.write(renew("w9", LEASE)).unwrap_err();
     assert_eq!(unknown.code(), "NOT_FOUND");
@@ -223,12 +225,9 @@ fn sessions_and_claims_that_make_no_sense_are_refused() {
     }
 }
 
-#[test]
-fn a_lease_lasts_as_long_whether_the_writer_remembers_it_or_not() {
+fn a_lease_lasts_as_long_whether_the_writer_remembers_it_or_not(backend: Backend) {
     for reopens in [false, true] {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("w.db");
-        let mut test = TestStore::open(&path).unwrap();
+        let mut test = TestStore::new(backend);
         test.enqueue(1, plain());
         test.enqueue(2, plain());
         test.claim("w1", 1, 1);
@@ -236,8 +235,7 @@ fn a_lease_lasts_as_long_whether_the_writer_remembers_it_or_not() {
         test.write(renew("w1", Duration::from_secs(3600))).unwrap();
         let id = test.claim("w1", 2, 1).remove(0).job.id;
         if reopens {
-            drop(test);
-            test = TestStore::open(&path).unwrap();
+            test = test.reopen();
         }
         test.pass(Duration::from_secs(61));
         let version = test.job(id).version;

@@ -12,7 +12,7 @@ use windlass_kernel::{
 use windlass_store::{ClaimMany, Granted, Reply, Write};
 use windlass_testkit::{MapStore, random::Chance};
 
-use super::rich::Rich;
+use crate::common::rich::Rich;
 
 /// The ranks of jobs, in order, and whether each has to be alone. Of jobs with one rank any may be first.
 type Ranks = Vec<(Rank, bool)>;

@@ -1,17 +1,19 @@
 //! What the inbox told of enqueues that made no job is kept for a while, and goes with its lines.
 
-use rusqlite::TransactionBehavior;
 use windlass_kernel::{
-    IdempotencyKey, IdempotencyScope, JobId, Retention, State,
+    IdempotencyKey, IdempotencyScope, JobId, Retention, State, Timestamp,
     ops::{Idempotency, NewJob},
 };
-use windlass_store::{
-    Store as _,
-    read::{InboxOutcome, InboxResult},
-    sqlite::enqueue_in,
-};
+use windlass_store::read::{InboxOutcome, InboxResult};
 
-use crate::{DAY, HOUR, Timestamp, common::*, count, finish, is_there, older_than, prune, step};
+use super::{DAY, HOUR, finish, is_there, older_than, prune, step};
+use crate::common::*;
+
+for_each_backend!(
+    a_result_goes_with_its_line_when_it_is_as_old_as_keys_and_jobs_have_to_be,
+    a_result_in_the_last_row_of_the_log_waits_for_the_next,
+    a_users_transaction_does_not_get_the_id_of_a_forgotten_job,
+);
 
 fn keyed(payload: &str) -> NewJob {
     let scope = IdempotencyScope::new("orders").unwrap();
@@ -21,10 +23,10 @@ fn keyed(payload: &str) -> NewJob {
 
 /// A user's transaction with one enqueue, promoted.
 fn user_enqueues(test: &TestStore, number: u128, new: NewJob) {
-    let mut shop = test.sql();
-    let transaction = shop.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
-    enqueue_in(&transaction, &enqueue(number, new), test.now()).unwrap();
-    transaction.commit().unwrap();
+    let mut user = test.home.user();
+    user.begin();
+    user.put(&enqueue(number, new), test.now()).unwrap();
+    user.sql("COMMIT");
     test.commit(Vec::new());
 }
 
@@ -32,12 +34,11 @@ fn result(test: &TestStore, number: u128) -> Option<InboxResult> {
     test.wait(test.store.inbox_result(JobId::from_u128(number)))
 }
 
-#[test]
-fn a_result_goes_with_its_line_when_it_is_as_old_as_keys_and_jobs_have_to_be() {
+fn a_result_goes_with_its_line_when_it_is_as_old_as_keys_and_jobs_have_to_be(backend: Backend) {
     let (long, short) = (2 * DAY, HOUR);
     for (finished_for, key_ttl) in [(long, short), (short, long)] {
         let retention = Retention { key_ttl, ..older_than(finished_for) };
-        let test = TestStore::new();
+        let test = TestStore::new(backend);
         // It waits all the time, so no job goes, and still the log is looked at.
         let at = Some(Timestamp::MAX);
         let job = test.enqueue(1, NewJob { scheduled_at: at, ..keyed("1") });
@@ -63,9 +64,8 @@ fn a_result_goes_with_its_line_when_it_is_as_old_as_keys_and_jobs_have_to_be() {
     }
 }
 
-#[test]
-fn a_result_in_the_last_row_of_the_log_waits_for_the_next() {
-    let test = TestStore::new();
+fn a_result_in_the_last_row_of_the_log_waits_for_the_next(backend: Backend) {
+    let test = TestStore::new(backend);
     test.enqueue(1, NewJob { scheduled_at: Some(Timestamp::MAX), ..keyed("1") });
     prune(&test, older_than(HOUR));
     user_enqueues(&test, 2, keyed("2"));
@@ -76,23 +76,19 @@ fn a_result_in_the_last_row_of_the_log_waits_for_the_next() {
     assert!(result(&test, 2).is_some());
     test.enqueue(3, plain());
     assert_eq!(prune(&test, older_than(HOUR)).log_rows, 1);
-    assert_eq!((result(&test, 2), count(&test, "SELECT count(*) FROM inbox_results")), (None, 0));
+    assert_eq!((result(&test, 2), test.home.count("inbox_results")), (None, 0));
 }
 
-#[test]
-fn a_users_transaction_does_not_get_the_id_of_a_forgotten_job() {
-    let test = TestStore::new();
+fn a_users_transaction_does_not_get_the_id_of_a_forgotten_job(backend: Backend) {
+    let test = TestStore::new(backend);
     let id = finish(&test, 7, plain());
     test.pass(HOUR);
     assert_eq!(step(&test, older_than(HOUR), 100).jobs, 1);
-    let (path, folder) = test.close();
-    let test = TestStore::open(&path).unwrap();
-    test.pass(HOUR);
+    let test = test.reopen();
     user_enqueues(&test, 7, plain());
     assert!(!is_there(&test, id));
     let refused = result(&test, 7).unwrap();
     assert_eq!((refused.outcome, refused.existing), (InboxOutcome::Refused, Some(id)));
     assert_eq!(refused.code.as_deref(), Some("JOB_EXISTS"));
     step(&test, older_than(HOUR), 100);
-    drop((test, folder));
 }

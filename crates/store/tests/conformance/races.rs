@@ -1,16 +1,27 @@
 //! Races: many at once, and what each of them is told agrees with the history.
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
-mod common;
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use common::*;
 use windlass_kernel::{
     Answer, Cause, Event, IdempotencyKey, IdempotencyScope, JobId, Refusal, State,
     ops::{Cancel, Claim, Idempotency, NewJob, Requeue, Rerun},
 };
-use windlass_store::{Reply, Store, Write, read::FeedEvent};
+use windlass_store::{Reply, Write};
+
+use crate::common::*;
+
+for_each_backend!(
+    of_many_workers_one_gets_the_job,
+    of_many_claims_by_name_one_gets_the_job,
+    of_two_settles_one_counts,
+    the_same_settle_from_many_sides_counts_once,
+    a_cancel_against_a_settle_is_told_as_it_happened,
+    one_key_from_many_sides_is_one_job,
+    one_letter_that_many_requeue_is_one_new_job,
+    one_task_that_many_run_again_runs_once,
+    everyone_gets_their_own_answers_in_order,
+    a_refused_write_does_not_fail_its_neighbours,
+);
 
 const MANY: usize = 64;
 
@@ -47,9 +58,8 @@ fn causes(test: &TestStore, id: JobId) -> Vec<Cause> {
     events(test, id).iter().map(|event| event.cause).collect()
 }
 
-#[test]
-fn of_many_workers_one_gets_the_job() {
-    let test = TestStore::new();
+fn of_many_workers_one_gets_the_job(backend: Backend) {
+    let test = TestStore::new(backend);
     let id = test.enqueue(1, plain());
     let claims = (0..MANY).map(|it| claim_many(&format!("w{it}"), it as u128, 3)).collect();
     let got = at_once(&test, claims);
@@ -60,9 +70,8 @@ fn of_many_workers_one_gets_the_job() {
     assert_eq!(causes(&test, id), [Cause::Enqueued, Cause::WorkerClaim, Cause::Started]);
 }
 
-#[test]
-fn of_many_claims_by_name_one_gets_the_job() {
-    let test = TestStore::new();
+fn of_many_claims_by_name_one_gets_the_job(backend: Backend) {
+    let test = TestStore::new(backend);
     let job_id = test.enqueue(1, plain());
     let claim = |number: usize| {
         let claim_id = windlass_kernel::ids::ClaimId::from_u128(number as u128 + 1);
@@ -78,9 +87,8 @@ fn of_many_claims_by_name_one_gets_the_job() {
     assert_eq!(test.job(job_id).lease_count, 1);
 }
 
-#[test]
-fn of_two_settles_one_counts() {
-    let test = TestStore::new();
+fn of_two_settles_one_counts(backend: Backend) {
+    let test = TestStore::new(backend);
     for number in 1..=20 {
         let id = test.enqueue(number, plain());
         let epoch = test.claim("w1", number, 1)[0].job.epoch;
@@ -96,9 +104,8 @@ fn of_two_settles_one_counts() {
     }
 }
 
-#[test]
-fn the_same_settle_from_many_sides_counts_once() {
-    let test = TestStore::new();
+fn the_same_settle_from_many_sides_counts_once(backend: Backend) {
+    let test = TestStore::new(backend);
     let id = test.enqueue(1, plain());
     let epoch = test.claim("w1", 1, 1)[0].job.epoch;
     let told = answers(at_once(&test, vec![write(settle(id, epoch, succeeded())); MANY]));
@@ -108,9 +115,8 @@ fn the_same_settle_from_many_sides_counts_once() {
     assert_eq!(events(&test, id).len(), 4);
 }
 
-#[test]
-fn a_cancel_against_a_settle_is_told_as_it_happened() {
-    let test = TestStore::new();
+fn a_cancel_against_a_settle_is_told_as_it_happened(backend: Backend) {
+    let test = TestStore::new(backend);
     for number in 1..=20 {
         let id = test.enqueue(number, plain());
         let epoch = test.claim("w1", number, 1)[0].job.epoch;
@@ -134,9 +140,8 @@ fn a_cancel_against_a_settle_is_told_as_it_happened() {
     }
 }
 
-#[test]
-fn one_key_from_many_sides_is_one_job() {
-    let test = TestStore::new();
+fn one_key_from_many_sides_is_one_job(backend: Backend) {
+    let test = TestStore::new(backend);
     let key = Idempotency::Key {
         scope: IdempotencyScope::new("orders").unwrap(),
         key: IdempotencyKey::new("order-1").unwrap(),
@@ -151,9 +156,8 @@ fn one_key_from_many_sides_is_one_job() {
     assert_eq!(test.wait(test.store.open_jobs()).len(), 1);
 }
 
-#[test]
-fn one_letter_that_many_requeue_is_one_new_job() {
-    let test = TestStore::new();
+fn one_letter_that_many_requeue_is_one_new_job(backend: Backend) {
+    let test = TestStore::new(backend);
     let id = test.enqueue(1, plain());
     let epoch = test.claim("w1", 1, 1)[0].job.epoch;
     let failed = test.op(settle(id, epoch, failed_for_good())).unwrap();
@@ -172,9 +176,8 @@ fn one_letter_that_many_requeue_is_one_new_job() {
     assert_eq!(open[0].id, won[0].as_ref().unwrap().job_id);
 }
 
-#[test]
-fn one_task_that_many_run_again_runs_once() {
-    let test = TestStore::new();
+fn one_task_that_many_run_again_runs_once(backend: Backend) {
+    let test = TestStore::new(backend);
     let id = test.enqueue(1, plain());
     let epoch = test.claim("w1", 1, 1)[0].job.epoch;
     test.op(settle(id, epoch, failed_for_good())).unwrap();
@@ -190,9 +193,8 @@ fn one_task_that_many_run_again_runs_once() {
     assert_eq!(test.wait(test.store.open_jobs()).len(), 1);
 }
 
-#[test]
-fn everyone_gets_their_own_answers_in_order() {
-    let test = TestStore::new();
+fn everyone_gets_their_own_answers_in_order(backend: Backend) {
+    let test = TestStore::new(backend);
     let batch = |task: u128| -> Vec<Write> {
         (0..5).map(|it| write(enqueue(task * 100 + it, plain()))).collect()
     };
@@ -209,56 +211,12 @@ fn everyone_gets_their_own_answers_in_order() {
     }
 }
 
-#[test]
-fn a_refused_write_does_not_fail_its_neighbours() {
-    let test = TestStore::new();
+fn a_refused_write_does_not_fail_its_neighbours(backend: Backend) {
+    let test = TestStore::new(backend);
     let wrong = settle(JobId::from_u128(9), windlass_kernel::Epoch::new(1), succeeded());
     let writes = vec![write(enqueue(1, plain())), write(wrong), write(enqueue(2, plain()))];
     let told = answers(test.commit(writes));
     assert_eq!(told[1].as_ref().unwrap_err().code(), "NOT_FOUND");
     assert!(told[0].is_ok() && told[2].is_ok());
     assert_eq!(test.wait(test.store.open_jobs()).len(), 2);
-}
-
-#[test]
-fn a_follower_of_the_feed_misses_nothing_and_repeats_nothing() {
-    let test = TestStore::new();
-    let writers: Vec<_> = (1..=8u128)
-        .map(|writer| {
-            let store = test.store.clone();
-            test.runtime.spawn(async move {
-                for number in 0..25 {
-                    let id = writer * 1000 + number * 3;
-                    // Commits of different lengths, and of two tenants.
-                    let mut writes: Vec<Write> =
-                        (0..=number % 3).map(|it| write(enqueue(id + it, plain()))).collect();
-                    let mut other = enqueue(id + 500, plain());
-                    other.tenant = windlass_kernel::TenantId::new("other").unwrap();
-                    writes.push(Write::Op { tenant: other.tenant.clone(), op: other.into() });
-                    store.commit(writes.into()).await.unwrap();
-                }
-            })
-        })
-        .collect();
-    let total = 8 * (0..25).map(|number| number % 3 + 2).sum::<u64>();
-    let mut seen: Vec<FeedEvent> = Vec::new();
-    let mut page = 1;
-    while (seen.len() as u64) < total {
-        let after = seen.last().map_or(0, |event| event.number);
-        seen.extend(test.wait(test.store.feed(after, page)));
-        page = page % 7 + 1;
-    }
-    for writer in writers {
-        test.runtime.block_on(writer).unwrap();
-    }
-    let numbers: Vec<u64> = seen.iter().map(|event| event.number).collect();
-    assert_eq!(numbers, (1..=total).collect::<Vec<_>>());
-    let lines: HashSet<&str> = seen.iter().map(|event| &*event.line).collect();
-    assert_eq!(lines.len() as u64, total);
-    assert!(test.wait(test.store.feed(total, 10)).is_empty());
-    // From the middle of a commit, too.
-    for after in 0..total {
-        let next = test.wait(test.store.feed(after, 1));
-        assert_eq!(next[0], seen[usize::try_from(after).unwrap()]);
-    }
 }

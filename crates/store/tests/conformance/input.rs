@@ -1,13 +1,9 @@
 //! What goes in comes out byte for byte, and only for its own tenant.
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
-mod common;
 
 use std::time::Duration;
 
-use common::*;
 use windlass_kernel::{
-    By, Digest, DlqId, Epoch, Jitter, JobId, Op, OpKind, Payload, State, TenantId,
+    By, Digest, DlqId, Epoch, Jitter, JobId, Op, OpKind, State, TenantId,
     ids::{ClaimId, CorrelationKey},
     job::{Wait, WaitOn},
     ops::{
@@ -16,50 +12,19 @@ use windlass_kernel::{
         WakeBy,
     },
 };
-use windlass_store::{Store, Write};
+use windlass_store::Write;
 
-/// JSON texts that a careless store would change.
-fn texts() -> Vec<String> {
-    let string = |length: usize| format!("\"{}\"", "x".repeat(length - 2));
-    let mut texts: Vec<String> = [
-        "null",
-        "0",
-        "-0",
-        "1.0",
-        "1e2",
-        "1E+400",
-        "3544790567247868102",
-        "0.1000000000000000055511151231257827021181583404541015625",
-        "340282366920938463463374607431768211457",
-        "{\"b\":1,\"a\":2}",
-        "{\"a\":1,\"a\":2}",
-        "{ \"spaced\" :\t[ 1 ,\n2 ] }",
-        "  [] ",
-        "\"\\u0041\\/\\n\"",
-        "\"\\u0000\"",
-        "\"ä ß 漢字 🦀 \u{2028} \u{200b}\"",
-        "\"\\ud83e\\udd80\"",
-        "\"it's; DROP TABLE jobs; --\"",
-        "{\"\":\"\"}",
-    ]
-    .map(str::to_owned)
-    .to_vec();
-    // Around the size up to which a payload stands in the job's row.
-    texts.extend([255, 256, 257].map(string));
-    // Bytes, not letters, are counted.
-    texts.push(format!("\"{}\"", "ä".repeat(127)));
-    texts.push(format!("\"{}\"", "ä".repeat(128)));
-    texts.push(string(Payload::MAX_BYTES_DEFAULT));
-    let depth = Payload::MAX_DEPTH;
-    texts.push(format!("{}{}", "[".repeat(depth), "]".repeat(depth)));
-    texts
-}
+use crate::common::*;
 
-#[test]
-fn payloads_results_and_figures_are_kept_byte_for_byte() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("w.db");
-    let test = TestStore::open(&path).unwrap();
+for_each_backend!(
+    payloads_results_and_figures_are_kept_byte_for_byte,
+    a_job_that_is_made_from_another_has_its_payload,
+    what_belongs_to_another_tenant_is_not_found,
+    the_same_key_of_two_tenants_is_two_jobs,
+);
+
+fn payloads_results_and_figures_are_kept_byte_for_byte(backend: Backend) {
+    let test = TestStore::new(backend);
     for (number, text) in (1..).zip(texts()) {
         let id = test.enqueue(number, with_payload(&text));
         let granted = test.claim("w1", number, 1).remove(0);
@@ -71,8 +36,7 @@ fn payloads_results_and_figures_are_kept_byte_for_byte() {
         test.op(settle).unwrap();
     }
     check_kept(&test);
-    drop(test);
-    check_kept(&TestStore::open(&path).unwrap());
+    check_kept(&test.reopen());
 }
 
 fn check_kept(test: &TestStore) {
@@ -87,23 +51,8 @@ fn check_kept(test: &TestStore) {
     }
 }
 
-#[test]
-fn a_small_payload_stands_in_the_row_and_a_large_one_beside_it() {
-    let test = TestStore::new();
-    for (number, text) in (1..).zip(texts()) {
-        test.enqueue(number, with_payload(&text));
-        let seq: i64 = number.try_into().unwrap();
-        let sql = "SELECT payload IS NOT NULL, EXISTS (SELECT 1 FROM payloads WHERE payloads.seq = jobs.seq)
-                   FROM jobs WHERE seq = ?1";
-        let places = test.sql().query_row(sql, [seq], |row| Ok((row.get(0)?, row.get(1)?)));
-        let is_small = text.len() <= 256;
-        assert_eq!(places, Ok((is_small, !is_small)), "{} bytes", text.len());
-    }
-}
-
-#[test]
-fn a_job_that_is_made_from_another_has_its_payload() {
-    let test = TestStore::new();
+fn a_job_that_is_made_from_another_has_its_payload(backend: Backend) {
+    let test = TestStore::new(backend);
     for (number, text) in (1..).zip(texts()) {
         let id = test.enqueue(number, with_payload(&text));
         let epoch = test.claim("w1", number, 1)[0].job.epoch;
@@ -155,9 +104,8 @@ fn ops(job_id: JobId, epoch: Epoch, dead: JobId) -> Vec<Op> {
     ]
 }
 
-#[test]
-fn what_belongs_to_another_tenant_is_not_found() {
-    let test = TestStore::new();
+fn what_belongs_to_another_tenant_is_not_found(backend: Backend) {
+    let test = TestStore::new(backend);
     let dead = test.enqueue(1, plain());
     let epoch = test.claim("w1", 1, 1)[0].job.epoch;
     test.op(settle(dead, epoch, failed_for_good())).unwrap();
@@ -189,9 +137,8 @@ fn what_belongs_to_another_tenant_is_not_found() {
     assert_eq!(test.job(id).state, State::Running);
 }
 
-#[test]
-fn the_same_key_of_two_tenants_is_two_jobs() {
-    let test = TestStore::new();
+fn the_same_key_of_two_tenants_is_two_jobs(backend: Backend) {
+    let test = TestStore::new(backend);
     let key = || windlass_kernel::ops::Idempotency::Key {
         scope: windlass_kernel::IdempotencyScope::default_scope(),
         key: windlass_kernel::IdempotencyKey::new("order-1").unwrap(),

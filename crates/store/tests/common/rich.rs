@@ -1,64 +1,56 @@
-//! A store with a rich past: random histories, committed to the file and to a twin in memory.
+//! A store with a rich past: random histories, committed to a store and to a twin in memory.
 //!
 //! The twin is the kernel with nothing under it. Whatever it answers, the store has to answer.
 
 use std::{
     collections::BTreeSet,
-    path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
 
-use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use windlass_kernel::{
     Actor, IdempotencyKey, IdempotencyScope, JobId, Kind, Op, Payload, Principal, State, TaskId,
     TenantId, Timestamp,
     ops::{Enqueue, Idempotency, NewJob, NewTask},
 };
-use windlass_store::{
-    Replies, Reply, Store, StoreFuture, Write,
-    sqlite::{self, Options, Sqlite},
-};
+use windlass_store::{Replies, Reply, Store, StoreFuture, Write};
 use windlass_testkit::{
     MapStore,
     random::{Tally, World},
 };
 
-/// A store in a folder of its own, and its twin.
-pub(crate) struct Rich {
-    pub(crate) store: Sqlite,
-    pub(crate) world: World,
+use super::{Backend, Home, runtime};
+
+/// A store in a home of its own, and its twin. The home is the last to go.
+pub struct Rich {
+    pub store: Arc<dyn Store>,
+    pub world: World,
     /// What the store has told.
-    pub(crate) tally: Tally,
+    pub tally: Tally,
     /// Open jobs of worlds that are over.
     open_before: usize,
     now: Arc<Mutex<Timestamp>>,
     runtime: Runtime,
-    folder: TempDir,
+    pub home: Arc<dyn Home>,
 }
 
 impl Rich {
-    pub(crate) fn new() -> Self {
-        Self::new_in(tempfile::tempdir().unwrap())
+    pub fn new(backend: Backend) -> Self {
+        Self::new_in(backend.new_home())
     }
 
-    /// A store in this folder.
-    pub(crate) fn new_in(folder: TempDir) -> Self {
+    /// A store in this home.
+    pub fn new_in(home: Arc<dyn Home>) -> Self {
         let now = Arc::new(Mutex::new(Timestamp::MIN));
         let clock = now.clone();
-        let options = Options {
-            address: None,
-            path: folder.path().join("windlass.db"),
-            clock: Arc::new(move || *clock.lock().unwrap()),
-        };
-        let store = Sqlite::open(options).unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = runtime(1);
+        let store = home.open(Arc::new(move || *clock.lock().unwrap()), &runtime).unwrap();
         let (world, tally) = (World::default(), Tally::default());
-        Self { store, world, tally, open_before: 0, now, runtime, folder }
+        Self { store, world, tally, open_before: 0, now, runtime, home }
     }
 
     /// Another world begins in the same store.
-    pub(crate) fn begin(&mut self, family: u64) {
+    pub fn begin(&mut self, family: u64) {
         self.open_before += self.open_now();
         self.world = World::of_family(family, self.world.store.incarnation, self.world.now);
     }
@@ -67,16 +59,12 @@ impl Rich {
         self.world.store.jobs.values().filter(|job| !job.state.is_end()).count()
     }
 
-    pub(crate) fn path(&self) -> PathBuf {
-        self.folder.path().join("windlass.db")
-    }
-
-    pub(crate) fn wait<T>(&self, future: StoreFuture<'_, T>) -> T {
+    pub fn wait<T>(&self, future: StoreFuture<'_, T>) -> T {
         self.runtime.block_on(future).unwrap()
     }
 
     /// Commits writes at this time.
-    pub(crate) fn commit(&self, writes: Vec<Write>, now: Timestamp) -> Replies {
+    pub fn commit(&self, writes: Vec<Write>, now: Timestamp) -> Replies {
         *self.now.lock().unwrap() = now;
         self.wait(self.store.commit(writes.into()))
     }
@@ -86,7 +74,7 @@ impl Rich {
     ///
     /// All ops of a batch happen at the time of the last: they were meant for a little earlier, and the
     /// world goes on from what the twin made of them then.
-    pub(crate) fn live(&mut self, seed: u64, steps: u64, batch: u64) {
+    pub fn live(&mut self, seed: u64, steps: u64, batch: u64) {
         let mut number = seed;
         let mut made = 0;
         while made < steps {
@@ -100,7 +88,7 @@ impl Rich {
             made += ops.len() as u64;
             let now = self.world.now;
             while twin.incarnation < self.world.store.incarnation {
-                self.store.raise_incarnation().unwrap();
+                self.wait(self.store.raise_incarnation());
                 twin.incarnation += 1;
             }
             let (mut writes, mut expected) = (Vec::new(), Vec::new());
@@ -132,7 +120,7 @@ impl Rich {
     }
 
     /// Everything that the store tells is what the twin holds.
-    pub(crate) fn compare(&self) {
+    pub fn compare(&self) {
         let twin = &self.world.store;
         for (id, job) in &twin.jobs {
             assert_eq!(self.wait(self.store.job(*id)).as_ref(), Some(job));
@@ -153,7 +141,7 @@ impl Rich {
     }
 
     /// The store has as many open jobs as all worlds together, and knows as much of tasks as the last.
-    pub(crate) fn compare_totals(&self) {
+    pub fn compare_totals(&self) {
         let open = self.open_before + self.open_now();
         assert_eq!(self.wait(self.store.open_jobs()).len(), open);
         let tasks = &self.world.store.tasks;
@@ -161,17 +149,8 @@ impl Rich {
             let of_tenant = tasks.iter().filter(|((owner, _), _)| owner == tenant);
             let mut expected: Vec<u32> = of_tenant.map(|(_, next)| *next).collect();
             expected.sort_unstable();
-            assert_eq!(self.next_attempts(tenant), expected, "{tenant}");
+            assert_eq!(self.home.next_attempts(tenant), expected, "{tenant}");
         }
-    }
-
-    /// The next attempt of each task of a tenant, smallest first. No read of the store tells it.
-    fn next_attempts(&self, tenant: &TenantId) -> Vec<u32> {
-        let connection = rusqlite::Connection::open(self.path()).unwrap();
-        let sql = "SELECT next_attempt FROM tasks WHERE tenant = ?1 ORDER BY next_attempt";
-        let mut statement = connection.prepare(sql).unwrap();
-        let rows = statement.query_map([tenant.as_str()], |row| row.get(0)).unwrap();
-        rows.map(Result::unwrap).collect()
     }
 
     fn outputs(&self, id: JobId) -> Vec<(u32, Option<String>, Option<String>)> {
@@ -181,9 +160,9 @@ impl Rich {
     }
 
     /// A user enqueues in a transaction of its own: a job, a hit, a conflict and a refusal for each tenant.
-    pub(crate) fn use_inbox(&self) {
-        let mut user = rusqlite::Connection::open(self.path()).unwrap();
-        let transaction = user.transaction().unwrap();
+    pub fn use_inbox(&self) {
+        let mut user = self.home.user();
+        user.begin();
         let mut id = 1 << 100;
         for tenant in ["acme", "zeta"] {
             for (key, text, task) in
@@ -191,24 +170,18 @@ impl Rich {
             {
                 id += 1;
                 let op = user_enqueue(id, tenant, key, text, task);
-                sqlite::enqueue_in(&transaction, &op, self.world.now).unwrap();
+                user.put(&op, self.world.now).unwrap();
             }
         }
-        transaction.commit().unwrap();
+        user.sql("COMMIT");
         assert!(self.commit(Vec::new(), self.world.now).is_empty());
     }
 
     /// Is there a job in each state that a row can have?
-    pub(crate) fn has_every_state(&self) -> bool {
+    pub fn has_every_state(&self) -> bool {
         let passing = [State::DlqPending, State::DlqRecorded];
         let mut states = State::ALL.iter().filter(|state| !passing.contains(state));
         states.all(|state| self.world.store.jobs.values().any(|job| job.state == *state))
-    }
-
-    /// A copy of the file, whole, for someone to damage.
-    pub(crate) fn copy_to(&self, path: &Path) {
-        let connection = rusqlite::Connection::open(self.path()).unwrap();
-        connection.execute("VACUUM INTO ?1", [path.to_str().unwrap()]).unwrap();
     }
 }
 

@@ -1,44 +1,41 @@
-//! Every story of the kernel, unchanged, on SQLite.
+//! Every story of the kernel, unchanged, on every backend.
 
 use std::sync::{Arc, Mutex};
 
-use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use windlass_kernel::{
     Answer, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Op, Refusal, TenantId,
     Timestamp,
 };
-use windlass_store::{
-    Reply, Store, StoreFuture, Write,
-    sqlite::{Options, Sqlite},
-};
+use windlass_store::{Reply, Store, StoreFuture, Write};
 use windlass_testkit::World;
 
-/// A store in a folder of its own, whose clock the story sets.
-struct SqliteWorld {
-    store: Sqlite,
-    now: Arc<Mutex<Timestamp>>,
-    runtime: Runtime,
-    _folder: TempDir,
+use crate::common::{Backend, Home, runtime};
+
+mod sqlite {
+    windlass_testkit::story_tests!(|| super::StoreWorld::new(crate::common::Backend::Sqlite));
 }
 
-impl SqliteWorld {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
+/// A store in a home of its own, whose clock the story sets. The home is the last to go.
+struct StoreWorld {
+    store: Arc<dyn Store>,
+    now: Arc<Mutex<Timestamp>>,
+    runtime: Runtime,
+    _home: Arc<dyn Home>,
+}
+
+impl StoreWorld {
+    fn new(backend: Backend) -> Self {
+        let home = backend.new_home();
         let now = Arc::new(Mutex::new(Timestamp::MIN));
         let clock = now.clone();
-        let options = Options {
-            path: folder.path().join("windlass.db"),
-            clock: Arc::new(move || *clock.lock().expect("nobody panicked")),
-            address: None,
-        };
-        let store = Sqlite::open(options).expect("a new file can be opened");
-        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        Self { store, now, runtime, _folder: folder }
+        let runtime = runtime(1);
+        let store = home.open(Arc::new(move || *clock.lock().unwrap()), &runtime).unwrap();
+        Self { store, now, runtime, _home: home }
     }
 
     fn wait<T>(&self, future: StoreFuture<'_, T>) -> T {
-        self.runtime.block_on(future).expect("the store answers")
+        self.runtime.block_on(future).unwrap()
     }
 
     fn tenant(&self, op: &Op) -> TenantId {
@@ -48,13 +45,13 @@ impl SqliteWorld {
         let of_letter = op.dlq_id().and_then(|id| self.wait(self.store.letter(id)));
         let id = op.job_id().or(of_letter.map(|letter| letter.job_id));
         let job = id.and_then(|id| self.wait(self.store.job(id)));
-        job.map_or_else(|| TenantId::new("acme").expect("a name"), |job| job.spec.tenant.clone())
+        job.map_or_else(|| TenantId::new("acme").unwrap(), |job| job.spec.tenant.clone())
     }
 }
 
-impl World for SqliteWorld {
+impl World for StoreWorld {
     fn commit(&mut self, op: Op, now: Timestamp) -> Result<Answer, Refusal> {
-        *self.now.lock().expect("nobody panicked") = now;
+        *self.now.lock().unwrap() = now;
         let write = Write::Op { tenant: self.tenant(&op), op };
         match self.wait(self.store.commit(vec![write].into())).remove(0) {
             Ok(Reply::Answer(answer)) => Ok(answer),
@@ -88,8 +85,6 @@ impl World for SqliteWorld {
     }
 
     fn restore(&mut self) {
-        self.store.raise_incarnation().expect("the store answers");
+        self.wait(self.store.raise_incarnation());
     }
 }
-
-windlass_testkit::story_tests!(SqliteWorld::new);

@@ -4,20 +4,16 @@
 //! with tenants and ids of its own: what is left of one must not reach into the next. A run in which some
 //! op did not succeed often, or some refusal did not occur, fails: it has proved nothing about them.
 
-#![expect(clippy::unwrap_used, reason = "in a test, what fails should fail here")]
-
-#[path = "check/by_queue.rs"]
-mod by_queue;
-#[allow(dead_code, reason = "each test file uses its part of it")]
-#[path = "check/rich.rs"]
-mod rich;
-
 use std::thread;
 
-use by_queue::claim_by_queue;
-use rich::Rich;
-use windlass_store::sqlite;
 use windlass_testkit::random::{self, Chance, Tally};
+
+use crate::{
+    by_queue::claim_by_queue,
+    common::{Backend, rich::Rich},
+};
+
+for_each_backend!(thousands_of_sequences_are_what_the_map_says,);
 
 /// Stores of a run, and sequences that live in each.
 const STORES: u32 = 20;
@@ -26,8 +22,7 @@ const SEQUENCES: u64 = 100;
 /// How often each op has to do something.
 const SUCCESSES_MIN: u64 = 50;
 
-#[test]
-fn thousands_of_sequences_are_what_the_map_says() {
+fn thousands_of_sequences_are_what_the_map_says(backend: Backend) {
     let seed = u64::from_be_bytes(random::seed()[..8].try_into().unwrap());
     let stores = u64::from(random::cases(STORES));
     let tallies = thread::scope(|scope| {
@@ -35,7 +30,9 @@ fn thousands_of_sequences_are_what_the_map_says() {
             scope.spawn(move || {
                 let mut tally = Tally::default();
                 let mine = (0..stores).filter(|number| number % 2 == half);
-                mine.for_each(|number| tally.add(live_through(Chance::new(seed + number))));
+                mine.for_each(|number| {
+                    tally.add(live_through(backend, Chance::new(seed + number)));
+                });
                 tally
             })
         });
@@ -50,10 +47,9 @@ fn thousands_of_sequences_are_what_the_map_says() {
 }
 
 /// Lives through many sequences in one store, and looks at all of it at the end.
-fn live_through(mut chance: Chance) -> Tally {
+fn live_through(backend: Backend, mut chance: Chance) -> Tally {
     // Nothing here is about the disk.
-    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
-    let mut rich = Rich::new_in(folder.unwrap());
+    let mut rich = Rich::new_in(backend.new_quick_home());
     let mut granted = 0;
     for family in 1..=SEQUENCES {
         rich.begin(family);
@@ -68,7 +64,7 @@ fn live_through(mut chance: Chance) -> Tally {
     }
     assert!(granted > 100, "only {granted} jobs were claimed by queue");
     rich.compare_totals();
-    let report = sqlite::check(&rich.path()).unwrap();
+    let report = rich.home.check();
     assert!(report.is_clean(), "{report}");
     rich.tally
 }

@@ -1,12 +1,23 @@
 //! What living things lean on stays: letters that are open, parents, children and tasks that run.
 
+use super::{DAY, HOUR, finish, is_there, older_than, prune, settle_all, step};
 use windlass_kernel::{
     DlqId, JobId, State,
     ops::{ApproveDiscard, Discard, NewJob, NewTask, Requeue, Rerun},
 };
-use windlass_store::Store as _;
 
-use crate::{DAY, HOUR, common::*, count, finish, is_there, older_than, prune, settle_all, step};
+use crate::common::*;
+
+for_each_backend!(
+    a_letter_that_nobody_has_decided_about_stays_with_its_job,
+    what_two_people_decided_is_remembered_like_what_a_job_did,
+    a_step_ends_also_if_nothing_that_it_looked_at_may_go,
+    a_failed_job_stays_while_the_job_that_took_over_lives,
+    a_job_stays_while_its_task_runs_again_and_the_task_outlives_both,
+    a_job_that_is_run_again_stays_until_its_rerun_is_at_its_end,
+    parents_and_children_stay_for_each_other,
+    a_parent_of_many_goes_when_its_children_went,
+);
 
 /// A job that failed for good.
 fn fail(test: &TestStore, number: u128) -> (JobId, DlqId) {
@@ -23,9 +34,8 @@ fn prune_later(test: &TestStore) -> u64 {
     prune(test, older_than(HOUR)).jobs
 }
 
-#[test]
-fn a_letter_that_nobody_has_decided_about_stays_with_its_job() {
-    let test = TestStore::new();
+fn a_letter_that_nobody_has_decided_about_stays_with_its_job(backend: Backend) {
+    let test = TestStore::new(backend);
     let (open, _) = fail(&test, 1);
     let (asked, dlq_id) = fail(&test, 2);
     let reason = "nobody needs it".to_owned();
@@ -36,12 +46,11 @@ fn a_letter_that_nobody_has_decided_about_stays_with_its_job() {
     assert_eq!(prune_later(&test), 1);
     assert!(is_there(&test, open) && !is_there(&test, asked));
     assert!(test.wait(test.store.letter(dlq_id)).is_none());
-    assert_eq!(count(&test, "SELECT count(*) FROM approvals"), 0);
+    assert_eq!(test.home.count("approvals"), 0);
 }
 
-#[test]
-fn what_two_people_decided_is_remembered_like_what_a_job_did() {
-    let test = TestStore::new();
+fn what_two_people_decided_is_remembered_like_what_a_job_did(backend: Backend) {
+    let test = TestStore::new(backend);
     let (id, dlq_id) = fail(&test, 1);
     test.pass(30 * DAY);
     test.op(Discard { dlq_id, reason: "old".to_owned(), by: person("ann") }).unwrap();
@@ -54,9 +63,8 @@ fn what_two_people_decided_is_remembered_like_what_a_job_did() {
     assert_eq!(prune(&test, older_than(HOUR)).jobs, 1);
 }
 
-#[test]
-fn a_step_ends_also_if_nothing_that_it_looked_at_may_go() {
-    let test = TestStore::new();
+fn a_step_ends_also_if_nothing_that_it_looked_at_may_go(backend: Backend) {
+    let test = TestStore::new(backend);
     for number in 1..=12 {
         fail(&test, number);
     }
@@ -74,9 +82,8 @@ fn a_step_ends_also_if_nothing_that_it_looked_at_may_go() {
     }
 }
 
-#[test]
-fn a_failed_job_stays_while_the_job_that_took_over_lives() {
-    let test = TestStore::new();
+fn a_failed_job_stays_while_the_job_that_took_over_lives(backend: Backend) {
+    let test = TestStore::new(backend);
     let (failed, dlq_id) = fail(&test, 1);
     let new_job_id = JobId::from_u128(2);
     test.op(Requeue { dlq_id, new_job_id, payload: None, by: person("ann") }).unwrap();
@@ -87,9 +94,8 @@ fn a_failed_job_stays_while_the_job_that_took_over_lives() {
     assert_eq!(prune_later(&test), 1);
 }
 
-#[test]
-fn a_job_stays_while_its_task_runs_again_and_the_task_outlives_both() {
-    let test = TestStore::new();
+fn a_job_stays_while_its_task_runs_again_and_the_task_outlives_both(backend: Backend) {
+    let test = TestStore::new(backend);
     let task = |may_rerun| Some(NewTask { task_id: "invoice-1".parse().unwrap(), may_rerun });
     let id = finish(&test, 1, NewJob { task: task(false), ..plain() });
     let again = test.enqueue(2, NewJob { task: task(true), ..plain() });
@@ -101,9 +107,8 @@ fn a_job_stays_while_its_task_runs_again_and_the_task_outlives_both() {
     assert_eq!(test.job(third).attempt, 3, "attempts are not counted anew");
 }
 
-#[test]
-fn a_job_that_is_run_again_stays_until_its_rerun_is_at_its_end() {
-    let test = TestStore::new();
+fn a_job_that_is_run_again_stays_until_its_rerun_is_at_its_end(backend: Backend) {
+    let test = TestStore::new(backend);
     let (failed, dlq_id) = fail(&test, 1);
     let reason = "run again".to_owned();
     test.op(Discard { dlq_id, reason, by: person("ann") }).unwrap();
@@ -116,9 +121,8 @@ fn a_job_that_is_run_again_stays_until_its_rerun_is_at_its_end() {
     assert_eq!(prune_later(&test), 2);
 }
 
-#[test]
-fn parents_and_children_stay_for_each_other() {
-    let test = TestStore::new();
+fn parents_and_children_stay_for_each_other(backend: Backend) {
+    let test = TestStore::new(backend);
     let parent = test.enqueue(1, plain());
     let child = test.enqueue(2, NewJob { parent: Some(parent), ..plain() });
     let granted = test.claim("w1", 1, 2);
@@ -132,12 +136,11 @@ fn parents_and_children_stay_for_each_other() {
     settle_all(&test, 2);
     assert_eq!(test.job(late).state, State::Succeeded);
     assert_eq!(prune_later(&test), 2);
-    assert_eq!(count(&test, "SELECT count(*) FROM follow_ups"), 2, "they wait to be carried out");
+    assert_eq!(test.home.count("follow_ups"), 2, "they wait to be carried out");
 }
 
-#[test]
-fn a_parent_of_many_goes_when_its_children_went() {
-    let test = TestStore::new();
+fn a_parent_of_many_goes_when_its_children_went(backend: Backend) {
+    let test = TestStore::new(backend);
     let parent = test.enqueue(1, plain());
     let child = |number| write(enqueue(number, NewJob { parent: Some(parent), ..plain() }));
     test.commit((2..=300).map(child).collect());

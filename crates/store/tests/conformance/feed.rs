@@ -1,0 +1,51 @@
+//! The feed: every event of the store, once and in order, also while others write.
+
+use std::collections::HashSet;
+
+use windlass_store::{Write, read::FeedEvent};
+
+use crate::common::*;
+
+for_each_backend!(a_follower_of_the_feed_misses_nothing_and_repeats_nothing);
+
+fn a_follower_of_the_feed_misses_nothing_and_repeats_nothing(backend: Backend) {
+    let test = TestStore::new(backend);
+    let writers: Vec<_> = (1..=8u128)
+        .map(|writer| {
+            let store = test.store.clone();
+            test.runtime.spawn(async move {
+                for number in 0..25 {
+                    let id = writer * 1000 + number * 3;
+                    // Commits of different lengths, and of two tenants.
+                    let mut writes: Vec<Write> =
+                        (0..=number % 3).map(|it| write(enqueue(id + it, plain()))).collect();
+                    let mut other = enqueue(id + 500, plain());
+                    other.tenant = windlass_kernel::TenantId::new("other").unwrap();
+                    writes.push(Write::Op { tenant: other.tenant.clone(), op: other.into() });
+                    store.commit(writes.into()).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    let total = 8 * (0..25).map(|number| number % 3 + 2).sum::<u64>();
+    let mut seen: Vec<FeedEvent> = Vec::new();
+    let mut page = 1;
+    while (seen.len() as u64) < total {
+        let after = seen.last().map_or(0, |event| event.number);
+        seen.extend(test.wait(test.store.feed(after, page)));
+        page = page % 7 + 1;
+    }
+    for writer in writers {
+        test.runtime.block_on(writer).unwrap();
+    }
+    let numbers: Vec<u64> = seen.iter().map(|event| event.number).collect();
+    assert_eq!(numbers, (1..=total).collect::<Vec<_>>());
+    let lines: HashSet<&str> = seen.iter().map(|event| &*event.line).collect();
+    assert_eq!(lines.len() as u64, total);
+    assert!(test.wait(test.store.feed(total, 10)).is_empty());
+    // From the middle of a commit, too.
+    for after in 0..total {
+        let next = test.wait(test.store.feed(after, 1));
+        assert_eq!(next[0], seen[usize::try_from(after).unwrap()]);
+    }
+}

@@ -1,0 +1,35 @@
+//! Conformance: what every database has to do alike. Each test is written once and runs on all of them.
+//!
+//! A test is a function of its [`Backend`](common::Backend), named in the `for_each_backend!` of its file:
+//! `races::of_two_settles_one_counts` runs as `races::of_two_settles_one_counts::sqlite`.
+#![expect(clippy::unwrap_used, reason = "in a test, what fails should fail here")]
+
+/// One test for each backend from each of these functions.
+macro_rules! for_each_backend {
+    ($($name:ident),* $(,)?) => {
+        $(mod $name {
+            use crate::common::Backend;
+
+            #[test]
+            fn sqlite() {
+                super::$name(Backend::Sqlite);
+            }
+        })*
+    };
+}
+
+mod by_queue;
+mod claims;
+#[path = "../common/mod.rs"]
+mod common;
+mod differential;
+mod feed;
+mod follow_ups;
+mod history;
+mod input;
+mod lists;
+mod long_history;
+mod races;
+mod retention;
+mod stories;
+mod user_transactions;

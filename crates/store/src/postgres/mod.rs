@@ -1,0 +1,284 @@
+//! The store in a schema of a PostgreSQL database: several nodes, one truth.
+//!
+//! Each commit is one transaction on a connection of a pool (`writer`). Nodes know nothing of each other: what
+//! keeps them apart are row locks, unique keys, and rows that are written only if they are still the ones that
+//! were seen. Each call has a deadline. The clock that decides is the database's.
+
+mod check;
+mod claim;
+mod failure;
+mod inbox;
+mod load;
+mod names;
+mod open;
+mod partitions;
+mod pipeline;
+mod pool;
+mod read;
+mod retention;
+mod save;
+mod thin;
+mod types;
+mod wake;
+mod work;
+mod writer;
+
+use std::{
+    future::Future,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use deadpool_postgres::ClientWrapper;
+use tokio::{sync::watch, task::JoinHandle, time::timeout};
+pub use tokio_postgres;
+use windlass_kernel::{
+    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Timestamp,
+};
+
+pub use self::{
+    check::check,
+    inbox::{EnqueueInError, enqueue_in},
+    open::Options,
+};
+use self::{
+    failure::Failure,
+    names::Names,
+    pool::{Borrowed, Pool},
+    retention::Sweep,
+    wake::Wake,
+    work::Held,
+};
+use crate::{
+    Error, Replies, Store, StoreFuture, Write,
+    read::{
+        Cursor, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page, Pruned,
+        SessionView,
+    },
+};
+
+type PgResult<T> = Result<T, Failure>;
+
+/// Tells the time in place of the database's clock.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// A store in a schema of a PostgreSQL database.
+pub struct Postgres {
+    inner: Arc<Inner>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+/// What all calls share.
+struct Inner {
+    pool: Pool,
+    clock: Option<Clock>,
+    deadline: Duration,
+    names: Names,
+    held: Mutex<Held>,
+    sweep: tokio::sync::Mutex<Sweep>,
+    wake: Wake,
+    /// Who has this lock gives out the next numbers of events.
+    feed_lock: (i32, i32),
+    /// The incarnation whose older leases were ended.
+    incarnation: AtomicU32,
+}
+
+impl Postgres {
+    /// Connects, brings the schema up to date and starts to listen.
+    pub async fn open(options: Options) -> Result<Self, Error> {
+        let inner = Arc::new(open::open(options).await?);
+        inner.settle_in().await?;
+        let tasks = wake::start(&inner);
+        Ok(Self { inner, tasks })
+    }
+
+    /// Changes whenever jobs may have become ready, here or on another node.
+    pub fn ready(&self) -> watch::Receiver<u64> {
+        self.inner.wake.subscribe()
+    }
+
+    /// Is the database there, and can it be written to?
+    pub async fn health(&self) -> Result<(), Error> {
+        self.inner.with_client(async |client| open::look(client).await).await
+    }
+
+    /// Reads what belongs to a job. A job that is committed and still waits in the inbox is promoted first.
+    async fn read_of<T>(
+        &self,
+        id: JobId,
+        is_missing: fn(&T) -> bool,
+        read: impl AsyncFn(&ClientWrapper) -> PgResult<T>,
+    ) -> Result<T, Error> {
+        loop {
+            let (found, waits) = self
+                .inner
+                .with_client(async |client| {
+                    let found = read(client).await?;
+                    let waits = is_missing(&found) && inbox::is_waiting(client, id).await?;
+                    Ok((found, waits))
+                })
+                .await?;
+            if !waits {
+                return Ok(found);
+            }
+            // Each commit takes a bounded part of the inbox, so this ends.
+            self.inner.commit(&[]).await?;
+        }
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl Inner {
+    /// A connection that is free.
+    async fn client(&self) -> PgResult<Borrowed> {
+        self.within(self.pool.get()).await
+    }
+
+    /// Reads something.
+    async fn with_client<T>(
+        &self,
+        read: impl AsyncFnOnce(&ClientWrapper) -> PgResult<T>,
+    ) -> Result<T, Error> {
+        let mut client = self.client().await.map_err(Failure::into_error)?;
+        let found = self.within(read(client.get())).await;
+        if found.as_ref().err().is_none_or(|error| !error.is_unknown()) {
+            client.give_back();
+        }
+        found.map_err(Failure::into_error)
+    }
+
+    /// Waits for an answer, but not for ever.
+    async fn within<T, E: Into<Failure>>(
+        &self,
+        call: impl Future<Output = Result<T, E>>,
+    ) -> PgResult<T> {
+        match timeout(self.deadline, call).await {
+            Ok(answer) => answer.map_err(Into::into),
+            Err(_) => Err(Failure::TimedOut(self.deadline)),
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What has to be done before the first commit.
+    async fn settle_in(&self) -> Result<(), Error> {
+        let incarnation = self
+            .with_client(async |client| {
+                self.names.learn(client).await?;
+                open::read_incarnation(client).await
+            })
+            .await?;
+        self.end_old_leases(incarnation).await?;
+        self.incarnation.store(incarnation, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// A commit has seen this incarnation. If it is a new one, the server is not the one it was: nothing that
+    /// is remembered holds, and older leases have to end.
+    fn note_incarnation(&self, incarnation: u32) {
+        if self.incarnation.load(Ordering::SeqCst) < incarnation {
+            self.held().clear();
+            self.names.forget_floors();
+            self.wake.look_around();
+        }
+    }
+}
+
+impl Store for Postgres {
+    fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {
+        Box::pin(async move { self.inner.commit(&writes).await })
+    }
+
+    fn job(&self, id: JobId) -> StoreFuture<'_, Option<Job>> {
+        Box::pin(self.read_of(id, Option::is_none, async move |client| {
+            Ok(read::read_job(client, id).await?.map(|loaded| loaded.job))
+        }))
+    }
+
+    fn payload(&self, id: JobId) -> StoreFuture<'_, Option<String>> {
+        Box::pin(
+            self.read_of(id, Option::is_none, async move |it| read::read_payload(it, id).await),
+        )
+    }
+
+    fn outputs(&self, id: JobId) -> StoreFuture<'_, Vec<Output>> {
+        Box::pin(self.inner.with_client(async move |it| read::read_outputs(it, id).await))
+    }
+
+    fn events(&self, id: JobId) -> StoreFuture<'_, Vec<Event>> {
+        Box::pin(self.read_of(id, Vec::is_empty, async move |it| read::read_events(it, id).await))
+    }
+
+    fn attempts(&self, id: JobId) -> StoreFuture<'_, Vec<Attempt>> {
+        Box::pin(self.read_of(id, Vec::is_empty, async move |it| read::read_attempts(it, id).await))
+    }
+
+    fn letter(&self, id: DlqId) -> StoreFuture<'_, Option<DeadLetter>> {
+        Box::pin(self.inner.with_client(async move |it| load::load_letter(it, id).await))
+    }
+
+    fn approvals(&self, id: DlqId) -> StoreFuture<'_, Vec<Approval>> {
+        Box::pin(self.inner.with_client(async move |it| read::read_approvals(it, id).await))
+    }
+
+    fn open_jobs(&self) -> StoreFuture<'_, Vec<Job>> {
+        Box::pin(self.inner.with_client(async move |client| read::read_open_jobs(client).await))
+    }
+
+    fn jobs(&self, filter: JobFilter, cursor: Cursor) -> StoreFuture<'_, Page<Job>> {
+        Box::pin(self.inner.with_client(async move |it| read::read_jobs(it, &filter, cursor).await))
+    }
+
+    fn letters(&self, filter: LetterFilter, cursor: Cursor) -> StoreFuture<'_, Page<DeadLetter>> {
+        Box::pin(
+            self.inner.with_client(async move |it| read::read_letters(it, &filter, cursor).await),
+        )
+    }
+
+    fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>> {
+        Box::pin(self.inner.with_client(async move |client| read::read_sessions(client).await))
+    }
+
+    fn oldest_ready(&self) -> StoreFuture<'_, Vec<OldestReady>> {
+        Box::pin(self.inner.with_client(async move |client| read::read_oldest_ready(client).await))
+    }
+
+    fn feed(&self, after: u64, rows: u32) -> StoreFuture<'_, Vec<FeedEvent>> {
+        Box::pin(self.inner.with_client(async move |it| read::read_feed(it, after, rows).await))
+    }
+
+    fn inbox_result(&self, id: JobId) -> StoreFuture<'_, Option<InboxResult>> {
+        Box::pin(
+            self.read_of(id, Option::is_none, async move |it| inbox::read_result(it, id).await),
+        )
+    }
+
+    fn prune(&self, retention: Retention, max: usize) -> StoreFuture<'_, Pruned> {
+        Box::pin(async move { self.inner.prune(&retention, max).await })
+    }
+
+    fn raise_incarnation(&self) -> StoreFuture<'_, ()> {
+        Box::pin(self.inner.with_client(async move |it| open::raise_incarnation(it).await))
+    }
+
+    fn counts(&self) -> StoreFuture<'_, Vec<(String, String, u64)>> {
+        Box::pin(self.inner.with_client(async move |client| read::read_counts(client).await))
+    }
+}
+
+/// Sixteen random bytes, for names that nobody else gives.
+fn random_id() -> u128 {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+    u128::from_be_bytes(bytes)
+}

@@ -1,0 +1,1 @@
+//! Thins the log.

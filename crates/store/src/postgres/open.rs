@@ -375,3 +375,37 @@ impl ServerCertVerifier for Anyone {
         self.0.signature_verification_algorithms.supported_schemes()
     }
 }
+
+/// What a store takes on the disk: all tables and indexes of its schema.
+pub async fn size_bytes(options: &Options) -> Result<u64, Error> {
+    let sql = "
+        SELECT coalesce(sum(pg_total_relation_size(pg_class.oid)), 0)::bigint FROM pg_class
+        JOIN pg_namespace ON pg_namespace.oid = relnamespace
+        WHERE nspname = $1 AND relkind = 'r'";
+    on_a_connection(options, async |client| {
+        let size: i64 = client.query_one(sql, &[&options.schema]).await?.get(0);
+        Ok(u64::try_from(size).unwrap_or(0))
+    })
+    .await
+}
+
+/// Removes a store with everything in it.
+pub async fn remove(options: &Options) -> Result<(), Error> {
+    let Some(schema) = quoted(&options.schema) else { return Ok(()) };
+    on_a_connection(options, async |client| {
+        client.batch_execute(&format!("DROP SCHEMA IF EXISTS {schema} CASCADE")).await
+    })
+    .await
+}
+
+async fn on_a_connection<T>(
+    options: &Options,
+    ask: impl AsyncFnOnce(&Client) -> Result<T, tokio_postgres::Error>,
+) -> Result<T, Error> {
+    let connector = Connector::new(options, String::new())?;
+    let connected = connector.alone(&options.config, || {}).await;
+    let (client, task) = connected.map_err(|error| options.cannot_open(Failure::from(error)))?;
+    let answer = ask(&client).await.map_err(|error| Failure::from(error).into_error());
+    task.abort();
+    answer
+}

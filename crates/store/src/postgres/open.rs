@@ -146,7 +146,8 @@ pub(super) fn quoted(schema: &str) -> Option<String> {
 /// What each connection is told.
 ///
 /// All that we ask is served by an index, and a plan that was made while a table was small must not stay when
-/// it is large: so the planner is told not to look for anything else.
+/// it is large: so the planner is told not to look for anything else. The log is compressed by the quicker of
+/// two ways, where the server has it.
 fn greeting(schema: &str) -> String {
     format!(
         "SET search_path = {schema};
@@ -154,7 +155,9 @@ fn greeting(schema: &str) -> String {
          SET enable_mergejoin = off; SET jit = off; SET plan_cache_mode = force_generic_plan;
          SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '30s';
          SELECT set_config('synchronous_commit', 'on', false)
-             WHERE current_setting('synchronous_commit') = 'off'"
+             WHERE current_setting('synchronous_commit') = 'off';
+         SELECT set_config(name, 'lz4', false) FROM pg_settings
+             WHERE name = 'default_toast_compression' AND 'lz4' = ANY(enumvals)"
     )
 }
 

@@ -15,9 +15,7 @@ use windlass_kernel::{
 
 use super::{
     PgResult,
-    load::{
-        Loaded, free_job_of, id_of, job_columns, job_of, job_tables, row_columns, text_of, time_of,
-    },
+    load::{Loaded, add_jobs, free_job_of, id_of, row_columns, text_of, time_of},
     names::Names,
     pipeline::{Ask, run, run_one},
     types::{Time, Uuid},
@@ -172,9 +170,10 @@ impl<'a> Claims<'a> {
         &mut self,
         wanted: &ClaimMany,
         work: &mut Work<'_>,
+        names: &Names,
         now: Timestamp,
     ) -> PgResult<Vec<Grant>> {
-        let again = self.grant_again(wanted, work).await?;
+        let again = self.grant_again(wanted, work, names).await?;
         if !again.is_empty() {
             return Ok(again);
         }
@@ -212,15 +211,18 @@ impl<'a> Claims<'a> {
     }
 
     /// The same claim again gets the same leases: what it got before and still holds.
-    async fn grant_again(&self, wanted: &ClaimMany, work: &mut Work<'_>) -> PgResult<Vec<Grant>> {
+    async fn grant_again(
+        &self,
+        wanted: &ClaimMany,
+        work: &mut Work<'_>,
+        names: &Names,
+    ) -> PgResult<Vec<Grant>> {
         if self.repeated.contains(&wanted.claim_id.as_u128()) {
             let claim = wanted.claim_id.as_u128().to_be_bytes().to_vec();
             let ask = Ask::new(OF_CLAIM).with(wanted.worker.as_str().to_owned()).with(claim);
-            for row in run_one(work.client, ask).await? {
-                if !work.set.contains(id_of(&row, 1)?) {
-                    work.add(job_of(&row)?);
-                }
-            }
+            let mut rows = run_one(work.client, ask).await?;
+            rows.retain(|row| id_of(row, 1).is_ok_and(|id| !work.set.contains(id)));
+            add_jobs(work, names, &rows).await?;
         }
         let held = work.held_here(&wanted.worker);
         let mut same: Vec<_> = held
@@ -235,11 +237,10 @@ impl<'a> Claims<'a> {
 /// Served by the index `jobs_leased`.
 const OF_CLAIM: &str = concat!(
     "SELECT ",
-    job_columns!(),
-    job_tables!(),
-    "WHERE j.lease_session = (SELECT id FROM sessions WHERE worker = $1)
+    row_columns!(),
+    " FROM jobs j WHERE j.lease_session = (SELECT id FROM sessions WHERE worker = $1)
         AND substring(j.lease FOR 16) = $2
-     ORDER BY j.id FOR UPDATE OF j"
+     ORDER BY j.id FOR UPDATE"
 );
 
 fn rank_of(loaded: &Loaded) -> (Rank, JobId) {

@@ -1,7 +1,7 @@
 //! Enqueues of users' own transactions: how they get into the inbox, and how they are promoted.
 //!
-//! A user's transaction only adds a row: it waits for no look-up and meets no unique key. A node takes rows,
-//! each of which one node has at a time, and decides them like any other write, in the transaction that
+//! A user's transaction only adds a row: it waits for no look-up and meets no unique key. A node takes rows
+//! and decides them like any other write, in the transaction that
 //! takes them out. One that makes no job leaves a result and an event; one that cannot be read is set
 //! aside as it was. So a row leaves the inbox exactly once, and always for somewhere.
 
@@ -70,16 +70,36 @@ pub async fn enqueue_in(
 /// How many rows one transaction promotes.
 pub(super) const ROWS_MAX: usize = 500;
 
-/// Rows that no other node promotes at this moment, oldest first, for as long as they are not too large
-/// together.
+/// One node promotes at a time, so that rows keep their order. Whoever cannot have the lock finds none.
 const WAITING: &str = "
     SELECT seq, job_id, tenant, op, payload FROM inbox
-    ORDER BY seq LIMIT $1 FOR UPDATE SKIP LOCKED";
+    WHERE pg_try_advisory_xact_lock($2, $3)
+    ORDER BY seq LIMIT $1";
 
-/// The statement that [`Batch::take`] expects the rows of.
-pub(super) fn ask(asks: &mut Vec<Ask>, rows_max: usize) {
-    if rows_max > 0 {
-        asks.push(Ask::new(WAITING).with(i64::try_from(rows_max).unwrap_or(i64::MAX)));
+/// Waits until no other node promotes.
+const LOCK: &str = "SELECT pg_advisory_xact_lock($1, $2)";
+
+/// How a commit takes rows of the inbox.
+#[derive(Clone, Copy)]
+pub(super) struct Take {
+    /// How many at the most.
+    pub(super) rows_max: usize,
+    /// Does it wait for another node that promotes? Otherwise it takes none then.
+    pub(super) waits: bool,
+}
+
+impl Take {
+    pub(super) const NONE: Self = Self { rows_max: 0, waits: false };
+
+    /// The statements that [`Batch::take`] expects the rows of.
+    pub(super) fn asks(self, asks: &mut Vec<Ask>, lock: (i32, i32)) {
+        if self.waits {
+            asks.push(Ask::new(LOCK).with(lock.0).with(lock.1));
+        }
+        if self.rows_max > 0 {
+            let limit = i64::try_from(self.rows_max).unwrap_or(i64::MAX);
+            asks.push(Ask::new(WAITING).with(limit).with(lock.0).with(lock.1));
+        }
     }
 }
 
@@ -98,9 +118,12 @@ struct Taken {
 }
 
 impl Batch {
-    pub(super) fn take(rows: &mut impl Iterator<Item = Vec<Row>>, rows_max: usize) -> Self {
+    pub(super) fn take(rows: &mut impl Iterator<Item = Vec<Row>>, take: Take) -> Self {
         let mut batch = Batch::default();
-        if rows_max == 0 {
+        if take.waits {
+            rows.next();
+        }
+        if take.rows_max == 0 {
             return batch;
         }
         for row in rows.next().unwrap_or_default() {
@@ -110,7 +133,7 @@ impl Batch {
                 Err(why) => batch.unreadable.push((seq, why)),
             }
         }
-        batch.is_full = batch.rows() == rows_max;
+        batch.is_full = batch.rows() == take.rows_max;
         batch
     }
 

@@ -5,11 +5,12 @@ use std::collections::HashSet;
 use tokio_postgres::Row;
 use windlass_kernel::{
     DeadLetter, DlqId, Job, JobId, Op, Refusal, Session, State, Task, TaskId, TenantId, Timestamp,
-    WorkerId,
+    WorkerId, ops::Idempotency,
 };
 
 use super::{
     PgResult,
+    names::Names,
     pipeline::{Ask, run},
     types::{Time, Uuid, Xid},
     work::Work,
@@ -69,22 +70,25 @@ pub(super) struct Place {
     pub(super) lease_seen: u64,
     /// The group of its row, and whether that is an isolated one.
     pub(super) group: Option<(i32, bool)>,
+    /// The session that holds it.
+    pub(super) session: Option<i32>,
 }
 
 /// In the order of their ids, so that two commits do not wait for each other.
+///
+/// Whoever had to wait for a lock gets the row as it is then, but whatever is joined to it as it was before: so
+/// what a row refers to is asked for afterwards.
 const JOBS: &str = concat!(
     "SELECT ",
-    job_columns!(),
-    job_tables!(),
-    "WHERE j.id = ANY($1) ORDER BY j.id FOR UPDATE OF j"
+    row_columns!(),
+    " FROM jobs j WHERE j.id = ANY($1) ORDER BY j.id FOR UPDATE"
 );
 
 /// Served by the index `jobs_key`.
 const JOBS_BY_KEY: &str = concat!(
     "SELECT ",
-    job_columns!(),
-    job_tables!(),
-    "JOIN unnest($1::text[], $2::text[], $3::text[]) AS k (tenant, scope, key)
+    row_columns!(),
+    " FROM jobs j JOIN unnest($1::text[], $2::text[], $3::text[]) AS k (tenant, scope, key)
         ON j.tenant = k.tenant AND j.idempotency_scope = k.scope AND j.idempotency_key = k.key
      WHERE j.idempotency_key IS NOT NULL ORDER BY j.id FOR UPDATE OF j"
 );
@@ -111,6 +115,9 @@ const OWN_TASKS: &str = "
 
 const SESSIONS: &str =
     "SELECT id, worker, until, renewals, lapses_at FROM sessions WHERE worker = ANY($1)";
+
+const SESSIONS_BY_ID: &str =
+    "SELECT id, worker, until, renewals, lapses_at FROM sessions WHERE id = ANY($1)";
 
 /// Sessions that are about to be renewed.
 const SESSIONS_LOCKED: &str = "
@@ -174,17 +181,16 @@ impl FirstLoad {
         }
     }
 
-    /// Adds the rows, which come in the order of the statements.
+    /// Takes the rows, which come in the order of the statements, and gives back those of jobs.
     pub(super) fn take(
         &self,
         rows: &mut impl Iterator<Item = Vec<Row>>,
         work: &mut Work<'_>,
-    ) -> PgResult<()> {
+    ) -> PgResult<Vec<Row>> {
+        let mut jobs = Vec::new();
         for asked in [!self.jobs.is_empty(), !self.keys.is_empty()] {
             if asked {
-                for row in rows.next().unwrap_or_default() {
-                    work.add(job_of(&row)?);
-                }
+                jobs.extend(rows.next().unwrap_or_default());
             }
         }
         if !self.workers.is_empty() {
@@ -192,16 +198,51 @@ impl FirstLoad {
                 work.add_session(KnownSession::of(&row)?);
             }
         }
-        Ok(())
+        Ok(jobs)
     }
 }
 
-/// Ids that are only the names of jobs to be made.
-fn fresh_ids(writes: &[Write]) -> IdSet {
+/// Adds jobs by their locked rows, which have `row_columns`, with the groups and sessions they refer to.
+pub(super) async fn add_jobs(work: &mut Work<'_>, names: &Names, rows: &[Row]) -> PgResult<()> {
+    let mut sessions: Vec<i32> = Vec::new();
+    let mut knows_groups = true;
+    for row in rows {
+        let session: Option<i32> = row.try_get(15)?;
+        sessions.extend(session.filter(|id| work.session_by_id(*id).is_none()));
+        knows_groups &= names.named_by(row.try_get(3)?).is_some();
+    }
+    if !sessions.is_empty() {
+        for row in run(work.client, &[Ask::new(SESSIONS_BY_ID).with(sessions)]).await?.remove(0) {
+            work.add_session(KnownSession::of(&row)?);
+        }
+    }
+    if !knows_groups {
+        names.learn(work.client).await?;
+    }
+    for row in rows {
+        let id = row.try_get(3)?;
+        let group = names.named_by(id);
+        let group = group.ok_or_else(|| super::Failure::damaged(format!("no group {id}")))?;
+        let (mut unpacked, mut place) = unpack(row, &group)?;
+        if let Some(id) = place.session {
+            let known = work.session_by_id(id);
+            let known = known.ok_or_else(|| super::Failure::damaged(format!("no session {id}")))?;
+            place.lease_seen = unpacked.held(&known.session).map_err(damaged)?;
+        }
+        place.history = unpacked.history;
+        work.add(Loaded { job: unpacked.job, place });
+    }
+    Ok(())
+}
+
+/// Ids that are only the names of jobs to be made, which have no other key.
+pub(super) fn fresh_ids(writes: &[Write]) -> IdSet {
     let (mut fresh, mut named) = (IdSet::default(), Vec::new());
     for write in writes {
         let Write::Op { op, .. } = write else { continue };
-        if let Op::Enqueue(enqueue) = op {
+        if let Op::Enqueue(enqueue) = op
+            && enqueue.new.idempotency == Idempotency::OwnId
+        {
             // The same id twice: the second is a repetition of the first, which the set knows.
             fresh.insert(enqueue.job_id);
             named.extend(op.relative());
@@ -217,7 +258,7 @@ fn fresh_ids(writes: &[Write]) -> IdSet {
 }
 
 /// What can only be asked for when other rows are there: letters with their jobs, and tasks.
-pub(super) async fn load_rest(work: &mut Work<'_>, needs: &Needs) -> PgResult<()> {
+pub(super) async fn load_rest(work: &mut Work<'_>, names: &Names, needs: &Needs) -> PgResult<()> {
     let mut tasks_of = needs.tasks_of.clone();
     if !needs.letters.is_empty() {
         let ids: Vec<Uuid> = needs.letters.iter().map(|id| Uuid(id.as_u128())).collect();
@@ -227,9 +268,8 @@ pub(super) async fn load_rest(work: &mut Work<'_>, needs: &Needs) -> PgResult<()
         let jobs = letters.iter().map(|letter| letter.job_id);
         let missing: Vec<Uuid> =
             jobs.filter(|id| !work.set.contains(*id)).map(|id| Uuid(id.as_u128())).collect();
-        for row in run(work.client, &[Ask::new(JOBS).with(missing)]).await?.remove(0) {
-            work.add(job_of(&row)?);
-        }
+        let rows = run(work.client, &[Ask::new(JOBS).with(missing)]).await?.remove(0);
+        add_jobs(work, names, &rows).await?;
         for letter in letters {
             tasks_of.insert(letter.job_id);
             work.set.add_letter(letter);
@@ -321,7 +361,7 @@ impl KnownSession {
 /// The job of a row that has `job_columns`.
 pub(super) fn job_of(row: &Row) -> PgResult<Loaded> {
     let (mut unpacked, mut place) = unpack(row, &group_of(row)?)?;
-    if row.try_get::<_, Option<i32>>(15)?.is_some() {
+    if place.session.is_some() {
         let session = session_of(row)?;
         place.lease_seen = unpacked.held(&session).map_err(damaged)?;
     }
@@ -367,7 +407,8 @@ fn unpack(row: &Row, group: &GroupName) -> PgResult<(Unpacked, Place)> {
     };
     let unpacked = job_row.unpack(group).map_err(damaged)?;
     let group = Some((row.try_get(3)?, unpacked.job.is_isolated()));
-    let place = Place { written_by: row.try_get(0)?, group, ..Place::default() };
+    let (written_by, session) = (row.try_get(0)?, row.try_get(15)?);
+    let place = Place { written_by, group, session, ..Place::default() };
     Ok((unpacked, place))
 }
 

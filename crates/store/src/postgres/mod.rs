@@ -113,15 +113,18 @@ impl Postgres {
         read: impl AsyncFn(&ClientWrapper) -> PgResult<T>,
     ) -> Result<T, Error> {
         loop {
-            let (found, waits) = self
-                .inner
-                .with_client(async |client| {
-                    let found = read(client).await?;
-                    let waits = is_missing(&found) && inbox::is_waiting(client, id).await?;
-                    Ok((found, waits))
-                })
-                .await?;
-            if !waits {
+            let look = async |client: &ClientWrapper| {
+                let found = read(client).await?;
+                if !is_missing(&found) {
+                    return Ok(Some(found));
+                }
+                if inbox::is_waiting(client, id).await? {
+                    return Ok(None);
+                }
+                // It may have been promoted between the two.
+                read(client).await.map(Some)
+            };
+            if let Some(found) = self.inner.with_client(look).await? {
                 return Ok(found);
             }
             // Each commit takes a bounded part of the inbox, so this ends.
@@ -164,6 +167,11 @@ impl Inner {
             Ok(answer) => answer.map_err(Into::into),
             Err(_) => Err(Failure::TimedOut(self.deadline)),
         }
+    }
+
+    /// Who has this lock promotes what waits in the inbox.
+    fn inbox_lock(&self) -> (i32, i32) {
+        (self.feed_lock.0 + 4, self.feed_lock.1)
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -268,7 +276,13 @@ impl Store for Postgres {
     }
 
     fn raise_incarnation(&self) -> StoreFuture<'_, ()> {
-        Box::pin(self.inner.with_client(async move |it| open::raise_incarnation(it).await))
+        Box::pin(async move {
+            let raise = async |client: &ClientWrapper| open::raise_incarnation(client).await;
+            let incarnation = self.inner.with_client(raise).await?;
+            self.inner.held().clear();
+            self.inner.incarnation.fetch_max(incarnation, Ordering::SeqCst);
+            Ok(())
+        })
     }
 
     fn counts(&self) -> StoreFuture<'_, Vec<(String, String, u64)>> {

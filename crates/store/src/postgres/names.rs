@@ -28,6 +28,7 @@ pub(super) struct Names {
 #[derive(Default)]
 struct Known {
     by_name: HashMap<GroupName, i32>,
+    by_id: HashMap<i32, GroupName>,
     by_queue: HashMap<Queue, Vec<(i32, GroupName)>>,
     newest: i32,
     floors: HashMap<i32, Floor>,
@@ -86,9 +87,15 @@ impl Names {
     pub(super) fn add(&self, id: i32, name: GroupName) {
         let mut known = self.known();
         known.newest = known.newest.max(id);
+        known.by_id.insert(id, name.clone());
         if known.by_name.insert(name.clone(), id).is_none() {
             known.by_queue.entry(name.queue.clone()).or_default().push((id, name));
         }
+    }
+
+    /// The group of this number.
+    pub(super) fn named_by(&self, id: i32) -> Option<GroupName> {
+        self.known().by_id.get(&id).cloned()
     }
 
     /// The groups of some queues.

@@ -285,7 +285,8 @@ pub(super) async fn look(client: &ClientWrapper) -> PgResult<()> {
 }
 
 const INCARNATION: &str = "SELECT value::bigint FROM meta WHERE name = 'incarnation'";
-const RAISE: &str = "UPDATE meta SET value = value::bigint + 1 WHERE name = 'incarnation'";
+const RAISE: &str = "
+    UPDATE meta SET value = value::bigint + 1 WHERE name = 'incarnation' RETURNING value::bigint";
 
 pub(super) async fn read_incarnation(client: &ClientWrapper) -> PgResult<u32> {
     let rows = run_one(client, Ask::new(INCARNATION)).await?;
@@ -293,8 +294,9 @@ pub(super) async fn read_incarnation(client: &ClientWrapper) -> PgResult<u32> {
 }
 
 /// Begins a new incarnation: epochs jump ahead of all that were handed out before.
-pub(super) async fn raise_incarnation(client: &ClientWrapper) -> PgResult<()> {
-    run_one(client, Ask::new(RAISE)).await.map(drop).map_err(Failure::from)
+pub(super) async fn raise_incarnation(client: &ClientWrapper) -> PgResult<u32> {
+    let rows = run_one(client, Ask::new(RAISE)).await?;
+    Ok(u32::try_from(number(&rows[0], 0)?).unwrap_or(u32::MAX))
 }
 
 /// TLS as it is asked for.

@@ -205,7 +205,7 @@ struct Moving {
 }
 
 impl Moving {
-    fn add(&mut self, job: &Job, place: &Place, group: i32, session: Option<i32>) {
+    fn add(&mut self, job: &Job, place: &Place, group: i32) {
         self.ids.push(Uuid(job.id.as_u128()));
         self.states.push(job.state.as_str());
         self.versions.push(signed(job.version));
@@ -216,7 +216,7 @@ impl Moving {
         self.started_at.push(job.started_at.map(Time));
         self.next_retry_at.push(job.next_retry_at.map(Time));
         self.timer_at.push(timer_at(job).map(Time));
-        self.sessions.push(session);
+        self.sessions.push(place.session);
         self.leases.push(LeaseColumn::of(job, place.lease_seen).bytes().map(<[u8]>::to_vec));
         self.dlq_ids.push(job.dlq_id.map(|id| Uuid(id.as_u128())));
         self.rests.push(Rest::of(job).map(|rest| json(&rest)));
@@ -342,7 +342,8 @@ async fn insert_jobs(
     for (id, payload) in &changes.created {
         let Row { job, place, .. } = rows.get_mut(id).expect("it was just created");
         let group = groups.of(work.client, names, job, place).await?;
-        moving.add(job, place, group, session_of(job, work));
+        place.session = session_of(job, place, work);
+        moving.add(job, place, group);
         fixed.add(job, source(payload, changes));
         if let Some(parent) = job.spec.parent {
             parents.push(Uuid(parent.as_u128()));
@@ -367,10 +368,10 @@ fn source<'a>(payload: &'a NewPayload, changes: &'a Changes) -> Result<&'a str, 
     }
 }
 
-/// The session that holds the job.
-fn session_of(job: &Job, work: &Work<'_>) -> Option<i32> {
+/// The session that holds the job: that of its worker, or the one of its row, if this commit knows no other.
+fn session_of(job: &Job, place: &Place, work: &Work<'_>) -> Option<i32> {
     let lease = job.lease.as_ref()?;
-    Some(work.session(&lease.worker).expect("a session is there before its leases").id)
+    work.session(&lease.worker).map(|known| known.id).or(place.session)
 }
 
 /// Each row is found by its id and is written if it is the one that was seen.
@@ -419,7 +420,8 @@ async fn update_jobs(
             }
         }
         let group = groups.of(work.client, names, job, place).await?;
-        moving.add(job, place, group, session_of(job, work));
+        place.session = session_of(job, place, work);
+        moving.add(job, place, group);
         written_by.push(place.written_by);
     }
     let count = i64::try_from(updated.len()).expect("a batch is bounded");

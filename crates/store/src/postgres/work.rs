@@ -48,9 +48,13 @@ impl<'a> Work<'a> {
         self.sessions.insert(known.session.worker.clone(), known);
     }
 
-    /// The session of a worker. One that never had a lease does not count.
+    /// The session of a worker.
     pub(super) fn session(&self, worker: &WorkerId) -> Option<&KnownSession> {
         self.sessions.get(worker)
+    }
+
+    pub(super) fn session_by_id(&self, id: i32) -> Option<&KnownSession> {
+        self.sessions.values().find(|known| known.id == id)
     }
 
     /// How often the session of a worker was renewed.

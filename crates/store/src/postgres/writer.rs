@@ -18,7 +18,7 @@ use super::{
     Failure, Inner, PgResult,
     claim::{Claims, Grant},
     inbox,
-    load::{FirstLoad, Place, id_of, load_rest, number, time_of, time_or_none},
+    load::{FirstLoad, Place, add_jobs, id_of, load_rest, number, time_of, time_or_none},
     names::CommitGroups,
     partitions,
     pipeline::{Ask, run, run_one},
@@ -69,6 +69,8 @@ enum Tried {
     WasDone,
     /// Something was refused, and what it lacks may be among the rows that still wait in the inbox.
     InboxFirst,
+    /// Something was refused, and the job that it names may be there: nobody has looked.
+    LookFirst,
 }
 
 /// A commit whose answer was lost, and what it would have answered.
@@ -84,14 +86,15 @@ impl Inner {
     /// names, or the database refuses what some row would do, which must not fail the batch.
     pub(super) async fn commit(&self, writes: &[Write]) -> Result<Replies, Error> {
         let mut promoting = 0;
-        match self.commit_with(writes, inbox::ROWS_MAX, &mut promoting).await {
+        let take = inbox::Take { rows_max: inbox::ROWS_MAX, waits: false };
+        match self.commit_with(writes, take, &mut promoting).await {
             Ok(Some(replies)) => return Ok(replies),
             Ok(None) => {}
             Err(Error::Contradiction(_)) if promoting > 0 => {}
             Err(error) => return Err(error),
         }
         self.promote_all().await?;
-        let replies = self.commit_with(writes, 0, &mut promoting).await?;
+        let replies = self.commit_with(writes, inbox::Take::NONE, &mut promoting).await?;
         Ok(replies.expect("without the inbox nothing is missing from it"))
     }
 
@@ -102,7 +105,8 @@ impl Inner {
         let mut rows_max = inbox::ROWS_MAX;
         while left > 0 {
             let mut promoting = 0;
-            match self.commit_with(&[], rows_max, &mut promoting).await {
+            let take = inbox::Take { rows_max, waits: true };
+            match self.commit_with(&[], take, &mut promoting).await {
                 Ok(_) => rows_max = (rows_max * 2).min(inbox::ROWS_MAX),
                 Err(Error::Contradiction(_)) if promoting > 1 => {
                     rows_max = promoting / 2;
@@ -136,7 +140,7 @@ impl Inner {
             if writes.is_empty() {
                 return Ok(());
             }
-            let done = self.commit_with(&writes, 0, &mut 0).await?;
+            let done = self.commit_with(&writes, inbox::Take::NONE, &mut 0).await?;
             // Each ends a lease; if none did, nothing more can be done here, and leases still lapse.
             if !done.is_some_and(|replies| replies.iter().any(Result::is_ok)) {
                 return Ok(());
@@ -149,7 +153,7 @@ impl Inner {
     async fn commit_with(
         &self,
         writes: &[Write],
-        inbox_max: usize,
+        take: inbox::Take,
         promoting: &mut usize,
     ) -> Result<Option<Replies>, Error> {
         let commit_id = super::random_id();
@@ -163,7 +167,7 @@ impl Inner {
                 commit_id,
                 // What is remembered, and that new ids are new, is trusted once.
                 trusts: tries == 1,
-                inbox_max,
+                take,
                 promoting: 0,
                 unanswered: None,
             };
@@ -172,6 +176,7 @@ impl Inner {
             let error = match tried {
                 Ok(Tried::Done(replies)) => return Ok(Some(replies)),
                 Ok(Tried::InboxFirst) => return Ok(None),
+                Ok(Tried::LookFirst) => continue,
                 Ok(Tried::WasDone) => {
                     let lost = lost.expect("only a commit of ours has this id");
                     return Ok(Some(lost.replies));
@@ -189,9 +194,8 @@ impl Inner {
             } else if lost.is_none() && !(error.is_worth_a_try() && tries < TRIES) {
                 return Err(error.into_error());
             }
-            if lost.is_some() && begun.elapsed() > RESOLVE_MAX {
-                let error = lost.expect("it was just looked at").error;
-                return Err(Error::Ambiguous(error.into_source()));
+            if let Some(lost) = lost.take_if(|_| begun.elapsed() > RESOLVE_MAX) {
+                return Err(Error::Ambiguous(lost.error.into_source()));
             }
             sleep(pause(tries)).await;
         }
@@ -210,7 +214,7 @@ struct Attempt<'a> {
     store: &'a Inner,
     commit_id: u128,
     trusts: bool,
-    inbox_max: usize,
+    take: inbox::Take,
     /// How many rows of the inbox it took.
     promoting: usize,
     /// What would have been answered, if the answer to the commit was lost.
@@ -250,7 +254,7 @@ impl Attempt<'_> {
         let first = FirstLoad::of(writes, &needs, &work, self.trusts);
         let clock = store.clock.as_ref().map(|clock| clock());
         let mut asks = vec![Ask::new(BEGIN), Ask::new(NAME_COMMIT).with(Uuid(self.commit_id))];
-        inbox::ask(&mut asks, self.inbox_max);
+        self.take.asks(&mut asks, store.inbox_lock());
         first.asks(&mut asks);
         claims.asks(&mut asks, clock);
         asks.push(Ask::new(MOMENT));
@@ -259,14 +263,16 @@ impl Attempt<'_> {
             found => found?,
         };
         let mut rows = found.into_iter().skip(2);
-        let inbox = inbox::Batch::take(&mut rows, self.inbox_max);
+        let inbox = inbox::Batch::take(&mut rows, self.take);
         self.promoting = inbox.rows();
-        first.take(&mut rows, &mut work)?;
+        let jobs = first.take(&mut rows, &mut work)?;
         claims.take(&mut rows)?;
-        let moment = Moment::of(rows.next().unwrap_or_default(), clock, &work)?;
+        let moment = rows.next().unwrap_or_default();
+        add_jobs(&mut work, &store.names, &jobs).await?;
+        let moment = Moment::of(&moment, clock, &work)?;
         work.set.set_incarnation(moment.incarnation);
         work.bring_up_to_date();
-        load_rest(&mut work, &needs).await?;
+        load_rest(&mut work, &store.names, &needs).await?;
         let joined;
         let writes = if inbox.len() == 0 {
             writes
@@ -285,8 +291,9 @@ impl Attempt<'_> {
         let mut asks = Vec::new();
         load.asks(&mut asks);
         let found = self.store.within(run(work.client, &asks)).await?;
-        load.take(&mut found.into_iter(), work)?;
-        load_rest(work, &needs).await
+        let jobs = load.take(&mut found.into_iter(), work)?;
+        add_jobs(work, &self.store.names, &jobs).await?;
+        load_rest(work, &self.store.names, &needs).await
     }
 
     async fn decide_and_save(
@@ -315,8 +322,14 @@ impl Attempt<'_> {
                 (Ok(()), Write::Claim(_) | Write::RenewSession { .. }) => {}
             }
         }
-        if inbox.is_full() && replies[inbox.len()..].iter().any(is_refused) {
+        if self.take.rows_max > 0
+            && replies[inbox.len()..].iter().any(is_refused)
+            && (inbox.is_full() || inbox.rows() == 0 && inbox::is_used(client).await?)
+        {
             return Ok(Tried::InboxFirst);
+        }
+        if self.trusts && self.refuses_unseen(writes, &replies, &work) {
+            return Ok(Tried::LookFirst);
         }
         if claims.is_about(moment.newest_group, &store.names) {
             store.names.learn(client).await?;
@@ -332,7 +345,7 @@ impl Attempt<'_> {
             match write {
                 Write::Op { .. } => {}
                 Write::Claim(wanted) => {
-                    let grants = claims.grant(wanted, &mut work, now).await?;
+                    let grants = claims.grant(wanted, &mut work, &store.names, now).await?;
                     if claims.is_new(wanted) && grants.iter().any(|grant| grant.1.is_some()) {
                         new_claims.push(Uuid(wanted.claim_id.as_u128()));
                     }
@@ -380,6 +393,21 @@ impl Attempt<'_> {
         claims.note(&store.names);
         self.remember(&changes, rows, &moment);
         Ok(Tried::Done(replies))
+    }
+
+    /// Is an enqueue refused whose id nobody has looked for? An insert would have told that it is taken.
+    fn refuses_unseen(
+        &self,
+        writes: &[Write],
+        replies: &[Option<Result<Reply, Refusal>>],
+        work: &Work<'_>,
+    ) -> bool {
+        writes.iter().zip(replies).any(|(write, reply)| match write {
+            Write::Op { op: Op::Enqueue(op), .. } => {
+                is_refused(reply) && !work.set.contains(op.job_id)
+            }
+            _ => false,
+        })
     }
 
     /// What is known after the commit.
@@ -498,7 +526,7 @@ async fn load_leased_before(
 
 impl Moment {
     fn of(
-        rows: Vec<tokio_postgres::Row>,
+        rows: &[tokio_postgres::Row],
         clock: Option<Timestamp>,
         work: &Work<'_>,
     ) -> PgResult<Self> {

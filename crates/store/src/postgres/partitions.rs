@@ -3,16 +3,12 @@
 //! A partition holds the rows of a range of log numbers. It is made as a table of its own and then attached,
 //! because that waits for nobody who reads or writes the log.
 
-use std::time::Duration;
-
 use deadpool_postgres::ClientWrapper;
 use tokio_postgres::{Error, GenericClient};
-use windlass_kernel::Timestamp;
 
 use super::{
     PgResult,
-    pipeline::{Ask, run_one},
-    types::Time,
+    pipeline::{Ask, run, run_one},
 };
 
 /// How many log numbers one partition takes: 65,536 commits.
@@ -57,24 +53,63 @@ pub(super) async fn look_ahead(client: &ClientWrapper, lock: (i32, i32)) -> Resu
     made
 }
 
-/// For so long a transaction that took a number may still be open. It is far more than any is given.
-const OPEN_MAX: Duration = Duration::from_secs(60 * 60);
+/// What a node has seen of the log, to know which numbers will never be used any more.
+///
+/// A number is taken before its row is written, by a transaction that has an id already. So all numbers of the
+/// partitions before the one that the sequence has reached belong to transactions that had begun by then; and
+/// when the last of these has ended, nothing will be written there.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    seen: Option<Seen>,
+}
 
-/// Partitions whose numbers were all given out before this time: a number of a later one was in use by then. The
-/// newest two stay, and so does the one before them. Served by the index `feed_seq`.
+#[derive(Debug)]
+struct Seen {
+    /// The partition that the sequence had reached.
+    reached: i64,
+    /// The id that the next transaction would get.
+    next: i64,
+}
+
+/// It is asked before the ids: whoever takes a number between the two must not be missed.
+const REACHED_NOW: &str = "SELECT last_value / $1 FROM log_seq";
+
+/// The oldest transaction that still runs, and the next that will.
+const RUNNING: &str = "
+    SELECT pg_snapshot_xmin(it)::text::bigint, pg_snapshot_xmax(it)::text::bigint
+    FROM pg_current_snapshot() AS it";
+
+impl Watch {
+    /// The partition before which nothing will be written any more, if that is known.
+    pub(super) async fn look(&mut self, client: &ClientWrapper) -> PgResult<Option<i64>> {
+        let asks = [Ask::new(REACHED_NOW).with(SIZE), Ask::new(RUNNING)];
+        let rows = run(client, &asks).await?;
+        let (oldest, next): (i64, i64) = (rows[1][0].try_get(0)?, rows[1][0].try_get(1)?);
+        let now = Seen { reached: rows[0][0].try_get(0)?, next };
+        match self.seen.take() {
+            Some(before) if oldest < before.next => {
+                self.seen = Some(before);
+                Ok(None)
+            }
+            before => {
+                self.seen = Some(now);
+                Ok(before.map(|before| before.reached))
+            }
+        }
+    }
+}
+
+/// The newest stay in any case, and so does the one before them.
 const OLD: &str = "
     SELECT number FROM (
         SELECT substring(relname FROM 5)::bigint AS number FROM pg_inherits
         JOIN pg_class ON pg_class.oid = inhrelid WHERE inhparent = 'log'::regclass) AS partitions
-    WHERE number < (SELECT last_value / $1 FROM log_seq) - 1
-        AND (SELECT at FROM feed WHERE seq >= (number + 1) * $1 ORDER BY seq LIMIT 1) < $2
-    ORDER BY number";
+    WHERE number < $1::bigint - 1 ORDER BY number";
 
-/// Drops the oldest partition that is empty and stays so, if there is one. Its transaction has to end at once,
-/// for nobody reads or writes the log meanwhile; and it does not wait for long, because others wait behind it.
-pub(super) async fn drop_one(client: &ClientWrapper, now: Timestamp) -> PgResult<bool> {
-    let given_out = Ask::new(OLD).with(SIZE).with(Time(now.minus(OPEN_MAX)));
-    for row in run_one(client, given_out).await? {
+/// Drops the oldest partition before this one that is empty, if there is one. Nobody reads or writes the log until
+/// its transaction ends; and it does not wait for long, because others wait behind it.
+pub(super) async fn drop_one(client: &ClientWrapper, before: i64) -> PgResult<bool> {
+    for row in run_one(client, Ask::new(OLD).with(before)).await? {
         let number: i64 = row.try_get(0)?;
         let is_used = format!("SELECT EXISTS (SELECT FROM log_{number})");
         if client.query_one(&is_used, &[]).await?.try_get(0)? {

@@ -25,7 +25,7 @@ use windlass_kernel::{
 use super::{
     Failure, Inner, PgResult,
     load::{Loaded, id_of, job_columns, job_of, job_tables, json_of, time_of, time_or_none},
-    partitions,
+    partitions::{self, Watch},
     pipeline::{Ask, run, run_one},
     thin,
     types::{Time, Uuid, signed},
@@ -35,9 +35,16 @@ use crate::{Error, IdMap, IdSet, read::Pruned};
 /// How many rows of jobs a step looks at.
 const ROWS_MAX: i64 = 2_000;
 
+/// What a node remembers of its retention.
+#[derive(Debug, Default)]
+pub(super) struct Sweep {
+    pass: Pass,
+    watch: Watch,
+}
+
 /// Where a pass stands.
 #[derive(Debug)]
-pub(super) struct Sweep {
+struct Pass {
     phase: Phase,
     /// The last event, as numbered in the feed, of a job of this pass, or of a result that may go. A first
     /// pass looks at all: what one before a restart left undone is not known.
@@ -58,7 +65,7 @@ enum Phase {
     },
 }
 
-impl Default for Sweep {
+impl Default for Pass {
     fn default() -> Self {
         Self { phase: Phase::start(), log_until: i64::MAX }
     }
@@ -84,34 +91,33 @@ impl Inner {
     /// Makes one step that looks closely at `max` jobs at the most. After an error the pass begins anew.
     pub(super) async fn prune(&self, retention: &Retention, max: usize) -> Result<Pruned, Error> {
         let mut sweep = self.sweep.lock().await;
-        let here = std::mem::take(&mut *sweep);
+        let here = std::mem::take(&mut sweep.pass);
         let step = async |client: &ClientWrapper, now| match now {
             Some(now) => make_step(client, here, retention, max, now).await,
             None => Ok((Pruned::default(), here)),
         };
         let (pruned, next) = self.alone(step).await.map_err(Failure::into_error)?;
-        *sweep = next;
+        sweep.pass = next;
         if !pruned.more {
-            self.drop_partitions().await?;
+            let dropped = self.drop_partitions(&mut sweep.watch).await;
+            // Where someone is in the way, the next pass tries again.
+            dropped
+                .or_else(|error| if error.is_in_the_way() { Ok(()) } else { Err(error) })
+                .map_err(Failure::into_error)?;
         }
         Ok(pruned)
     }
 
-    /// Drops what nobody needs of the log, each partition in a transaction of its own. Where someone is in
-    /// the way, the next pass tries again.
-    async fn drop_partitions(&self) -> Result<(), Error> {
-        let drop_one = async |client: &ClientWrapper, now| match now {
-            Some(now) => partitions::drop_one(client, now).await,
+    /// Drops what nobody needs of the log, each partition in a transaction of its own.
+    async fn drop_partitions(&self, watch: &mut Watch) -> PgResult<()> {
+        let look = async |client: &ClientWrapper, _| watch.look(client).await;
+        let Some(before) = self.alone(look).await? else { return Ok(()) };
+        let drop_one = async |client: &ClientWrapper, now: Option<Timestamp>| match now {
+            Some(_) => partitions::drop_one(client, before).await,
             None => Ok(false),
         };
-        loop {
-            match self.alone(drop_one).await {
-                Ok(true) => {}
-                Ok(false) => return Ok(()),
-                Err(error) if error.is_in_the_way() => return Ok(()),
-                Err(error) => return Err(error.into_error()),
-            }
-        }
+        while self.alone(drop_one).await? {}
+        Ok(())
     }
 
     /// A transaction that no other node has at the same time, and what time it is in it; no time, if another
@@ -163,30 +169,30 @@ async fn end<T>(client: &ClientWrapper, done: PgResult<T>) -> PgResult<T> {
 /// It gives back what it did and where the pass stands after it.
 async fn make_step(
     client: &ClientWrapper,
-    sweep: Sweep,
+    pass: Pass,
     retention: &Retention,
     max: usize,
     now: Timestamp,
-) -> PgResult<(Pruned, Sweep)> {
-    match sweep.phase {
+) -> PgResult<(Pruned, Pass)> {
+    match pass.phase {
         Phase::Jobs { from, kept } => {
-            let mut step = Step { client, retention, now, kept, log_until: sweep.log_until };
+            let mut step = Step { client, retention, now, kept, log_until: pass.log_until };
             let (jobs, from) = step.take(from, max.max(1)).await?;
             let (kept, log_until) = (step.kept, step.log_until);
             let next = match from {
-                Some(from) => Some(Sweep { phase: Phase::Jobs { from, kept }, log_until }),
+                Some(from) => Some(Pass { phase: Phase::Jobs { from, kept }, log_until }),
                 None => log_to_walk(client, retention, log_until, now).await?,
             };
             let more = next.is_some();
-            let next = next.unwrap_or(Sweep { phase: Phase::start(), log_until: 0 });
+            let next = next.unwrap_or(Pass { phase: Phase::start(), log_until: 0 });
             Ok((Pruned { jobs, log_rows: 0, more }, next))
         }
         Phase::Log { after } => {
             let newest_result = retention.newest_result(now);
-            let thinned = thin::thin(client, after, sweep.log_until, newest_result).await?;
+            let thinned = thin::thin(client, after, pass.log_until, newest_result).await?;
             let next = match thinned.after {
-                Some(after) => Sweep { phase: Phase::Log { after }, log_until: sweep.log_until },
-                None => Sweep { phase: Phase::start(), log_until: 0 },
+                Some(after) => Pass { phase: Phase::Log { after }, log_until: pass.log_until },
+                None => Pass { phase: Phase::start(), log_until: 0 },
             };
             let (log_rows, more) = (thinned.deleted, thinned.after.is_some());
             Ok((Pruned { jobs: 0, log_rows, more }, next))
@@ -200,8 +206,8 @@ async fn log_to_walk(
     retention: &Retention,
     log_until: i64,
     now: Timestamp,
-) -> PgResult<Option<Sweep>> {
-    let walk = |after, log_until| Some(Sweep { phase: Phase::Log { after }, log_until });
+) -> PgResult<Option<Pass>> {
+    let walk = |after, log_until| Some(Pass { phase: Phase::Log { after }, log_until });
     Ok(match old_results(client, retention.newest_result(now)).await? {
         Some((first, last)) if log_until == 0 => walk(first - 1, last),
         Some((_, last)) => walk(0, log_until.max(last)),

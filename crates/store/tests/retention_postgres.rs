@@ -77,6 +77,15 @@ fn partitions(shell: &Shell, below: u32) -> Vec<u32> {
     numbers.map(Result::unwrap).filter(|number| *number < below).collect()
 }
 
+/// Has passes until these partitions are left below this number. The transactions of other tests have to end first.
+fn prune_to(test: &TestStore, shell: &Shell, below: u32, left: &[u32]) {
+    let begun = Instant::now();
+    while partitions(shell, below) != left {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", partitions(shell, below));
+        prune(test);
+    }
+}
+
 #[test]
 fn a_partition_goes_when_it_is_empty_and_nobody_can_write_to_it_any_more() {
     let (test, shell) = new_store();
@@ -92,8 +101,7 @@ fn a_partition_goes_when_it_is_empty_and_nobody_can_write_to_it_any_more() {
     prune(&test);
     assert_eq!(partitions(&shell, 4), [0, 1, 3], "one is open");
     beside.run("COMMIT");
-    prune(&test);
-    assert_eq!(partitions(&shell, 4), [3]);
+    prune_to(&test, &shell, 4, &[3]);
     finish(&test, 3);
     assert_clean(&test);
 }
@@ -106,10 +114,8 @@ fn a_partition_stays_while_a_job_is_spoken_of_in_it_and_while_it_is_one_of_the_n
     test.enqueue(2, plain());
     go_on_in(&shell, 3);
     test.enqueue(3, plain());
-    prune(&test);
-    prune(&test);
     // Nothing was ever written into the second. Of the others each has a job that waits.
-    assert_eq!(partitions(&shell, 4), [0, 2, 3]);
+    prune_to(&test, &shell, 4, &[0, 2, 3]);
     for number in 1..=3 {
         for granted in test.claim("w1", number, 1) {
             test.op(settle(granted.job.id, granted.job.epoch, succeeded())).unwrap();
@@ -117,8 +123,10 @@ fn a_partition_stays_while_a_job_is_spoken_of_in_it_and_while_it_is_one_of_the_n
     }
     test.pass(DAY);
     assert_eq!(prune(&test).jobs, 3);
+    // The third is the one before the newest.
+    prune_to(&test, &shell, 4, &[2, 3]);
     prune(&test);
-    assert_eq!(partitions(&shell, 4), [2, 3], "the third is the one before the newest");
+    assert_eq!(partitions(&shell, 4), [2, 3]);
     assert_clean(&test);
 }
 
@@ -134,8 +142,20 @@ fn a_partition_that_somebody_reads_stays_until_the_next_pass() {
     prune(&test);
     assert_eq!(partitions(&shell, 4), [0, 1, 3]);
     shell.run("COMMIT");
+    prune_to(&test, &shell, 4, &[3]);
+}
+
+#[test]
+fn a_job_whose_id_says_that_it_is_young_goes_a_day_later() {
+    let (test, _) = new_store();
     prune(&test);
-    assert_eq!(partitions(&shell, 4), [3]);
+    finish(&test, u128::MAX >> 1);
+    finish(&test, (u128::try_from(START).unwrap() / 1000) << 80);
+    test.pass(2 * HOUR);
+    assert_eq!(prune(&test).jobs, 1);
+    test.pass(DAY);
+    assert_eq!(prune(&test).jobs, 1);
+    assert_clean(&test);
 }
 
 #[test]
@@ -204,4 +224,28 @@ fn while_one_node_works_another_forgets_what_is_done() {
     assert_eq!(gone, 800);
     assert_eq!((worker.home.count("jobs"), worker.home.count("feed")), (0, 1));
     assert_clean(&worker);
+}
+
+#[test]
+#[ignore = "it is given out again: an insert that waited has to look at `pruned` once more"]
+fn an_id_is_not_given_out_again_while_its_job_is_being_forgotten() {
+    let (test, shell) = new_store();
+    finish(&test, 1);
+    test.pass(DAY);
+    let one = uuid(JobId::from_u128(1));
+    // A step of another node, which is not at its end yet.
+    shell.run(&format!(
+        "BEGIN;
+         INSERT INTO pruned (id, at, least_ms, version, rows)
+         SELECT id, updated_at + interval '1 hour', 600000, version, length(history) / 8 - 4
+         FROM jobs WHERE id = '{one}';
+         DELETE FROM jobs WHERE id = '{one}'"
+    ));
+    thread::scope(|scope| {
+        let asked = scope.spawn(|| test.op(enqueue(1, plain())));
+        thread::sleep(Duration::from_millis(500));
+        shell.run("COMMIT");
+        assert_eq!(asked.join().unwrap().unwrap_err().code(), "JOB_EXISTS");
+    });
+    assert_clean(&test);
 }

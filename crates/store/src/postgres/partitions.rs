@@ -47,8 +47,11 @@ pub(super) async fn look_ahead(client: &ClientWrapper, lock: (i32, i32)) -> Resu
         return Ok(());
     }
     client.batch_execute("BEGIN").await?;
-    client.execute(LOCK, &[&(lock.0 + 2), &lock.1]).await?;
-    let made = ensure(&**client).await;
+    // Whatever fails, whoever takes the connection next must find it outside of a transaction.
+    let made = match client.execute(LOCK, &[&(lock.0 + 2), &lock.1]).await {
+        Ok(_) => ensure(&**client).await,
+        Err(error) => Err(error),
+    };
     client.batch_execute(if made.is_ok() { "COMMIT" } else { "ROLLBACK" }).await?;
     made
 }

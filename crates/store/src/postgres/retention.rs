@@ -12,25 +12,29 @@
 //! A step never waits for a row that a commit has locked, because that commit may wait for one of the step's:
 //! a job that somebody works on stays until the next pass.
 
-use std::collections::HashMap;
+mod candidates;
+mod gone;
+
+use std::{collections::HashMap, time::Duration};
 
 use deadpool_postgres::ClientWrapper;
 use tokio_postgres::Row;
 use windlass_kernel::{
-    DeadLetter, Job, JobId, Timestamp,
+    JobId, Timestamp,
     retention::{Retention, Ties, may_go},
     time::as_ms,
 };
 
+use self::{candidates::Candidates, gone::Gone};
 use super::{
     Failure, Inner, PgResult,
-    load::{Loaded, id_of, job_columns, job_of, job_tables, json_of, time_of, time_or_none},
+    load::{Loaded, id_of, time_of, time_or_none},
     partitions::{self, Watch},
     pipeline::{Ask, run, run_one},
     thin,
-    types::{Time, Uuid, signed},
+    types::{Time, Uuid},
 };
-use crate::{Error, IdMap, IdSet, read::Pruned};
+use crate::{Error, read::Pruned};
 
 /// How many rows of jobs a step looks at.
 const ROWS_MAX: i64 = 2_000;
@@ -39,6 +43,8 @@ const ROWS_MAX: i64 = 2_000;
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
     pass: Pass,
+    /// When a pass last began with the greatest id.
+    walked_all_at: Option<Timestamp>,
     watch: Watch,
 }
 
@@ -54,8 +60,8 @@ struct Pass {
 #[derive(Debug)]
 enum Phase {
     Jobs {
-        /// All with greater ids were looked at.
-        from: Uuid,
+        /// All with greater ids were looked at; none at the beginning.
+        from: Option<Uuid>,
         /// How many finished jobs of each tenant were met that stay.
         kept: HashMap<String, u64>,
     },
@@ -73,7 +79,7 @@ impl Default for Pass {
 
 impl Phase {
     fn start() -> Self {
-        Phase::Jobs { from: Uuid(u128::MAX), kept: HashMap::new() }
+        Phase::Jobs { from: None, kept: HashMap::new() }
     }
 }
 
@@ -91,20 +97,20 @@ impl Inner {
     /// Makes one step that looks closely at `max` jobs at the most. After an error the pass begins anew.
     pub(super) async fn prune(&self, retention: &Retention, max: usize) -> Result<Pruned, Error> {
         let mut sweep = self.sweep.lock().await;
-        let here = std::mem::take(&mut sweep.pass);
+        let Sweep { pass, mut walked_all_at, mut watch } = std::mem::take(&mut *sweep);
         let step = async |client: &ClientWrapper, now| match now {
-            Some(now) => make_step(client, here, retention, max, now).await,
-            None => Ok((Pruned::default(), here)),
+            Some(now) => make_step(client, pass, &mut walked_all_at, retention, max, now).await,
+            None => Ok((Pruned::default(), pass)),
         };
-        let (pruned, next) = self.alone(step).await.map_err(Failure::into_error)?;
-        sweep.pass = next;
+        let (pruned, pass) = self.alone(step).await.map_err(Failure::into_error)?;
         if !pruned.more {
-            let dropped = self.drop_partitions(&mut sweep.watch).await;
-            // Where someone is in the way, the next pass tries again.
-            dropped
-                .or_else(|error| if error.is_in_the_way() { Ok(()) } else { Err(error) })
-                .map_err(Failure::into_error)?;
+            match self.drop_partitions(&mut watch).await {
+                // Where someone is in the way, the next pass tries again.
+                Err(error) if !error.is_in_the_way() => return Err(error.into_error()),
+                _ => {}
+            }
         }
+        *sweep = Sweep { pass, walked_all_at, watch };
         Ok(pruned)
     }
 
@@ -170,17 +176,19 @@ async fn end<T>(client: &ClientWrapper, done: PgResult<T>) -> PgResult<T> {
 async fn make_step(
     client: &ClientWrapper,
     pass: Pass,
+    walked_all_at: &mut Option<Timestamp>,
     retention: &Retention,
     max: usize,
     now: Timestamp,
 ) -> PgResult<(Pruned, Pass)> {
     match pass.phase {
         Phase::Jobs { from, kept } => {
+            let from = from.unwrap_or_else(|| start(walked_all_at, retention, now));
             let mut step = Step { client, retention, now, kept, log_until: pass.log_until };
             let (jobs, from) = step.take(from, max.max(1)).await?;
             let (kept, log_until) = (step.kept, step.log_until);
             let next = match from {
-                Some(from) => Some(Pass { phase: Phase::Jobs { from, kept }, log_until }),
+                Some(_) => Some(Pass { phase: Phase::Jobs { from, kept }, log_until }),
                 None => log_to_walk(client, retention, log_until, now).await?,
             };
             let more = next.is_some();
@@ -198,6 +206,26 @@ async fn make_step(
             Ok((Pruned { jobs: 0, log_rows, more }, next))
         }
     }
+}
+
+/// How often a pass begins with the greatest id in any case.
+const WALK_ALL: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The clock that an id was made from may be ahead by so much.
+const AHEAD_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// Where a pass begins. If only the age counts, it leaves out the jobs whose ids say that they were made too late
+/// to be old enough: an id that we make begins with its time, in milliseconds. A caller may have made ids in
+/// another way, so now and then a pass looks at all.
+fn start(walked_all_at: &mut Option<Timestamp>, retention: &Retention, now: Timestamp) -> Uuid {
+    let is_due = walked_all_at.is_none_or(|at| now.since(at) >= WALK_ALL);
+    if is_due || retention.keep_at_most.is_some() {
+        *walked_all_at = Some(now);
+        return Uuid(u128::MAX);
+    }
+    let newest = retention.newest_end(false, now).plus(AHEAD_MAX);
+    let millis = u128::from(newest.as_micros().unsigned_abs() / 1000);
+    Uuid(((millis + 1) << 80) - 1)
 }
 
 /// What is to be done in the log after the jobs, if there is anything.
@@ -308,216 +336,5 @@ impl Seen {
     fn of(row: &Row) -> PgResult<Self> {
         let (id, tenant) = (id_of(row, 0)?, row.try_get(1)?);
         Ok(Self { id, tenant, finished_at: time_or_none(row, 2)? })
-    }
-}
-
-/// Jobs that may have to go, locked, and the living things that lean on them.
-#[derive(Default)]
-struct Candidates {
-    jobs: IdMap<Loaded>,
-    letters: IdMap<DeadLetter>,
-    parents: IdMap<Job>,
-    children: IdMap<Children>,
-    with_active_task: IdSet,
-}
-
-/// Those that nobody works on. One that is locked stays until the next pass.
-const JOBS: &str = concat!(
-    "SELECT ",
-    job_columns!(),
-    job_tables!(),
-    "WHERE j.id = ANY($1) FOR UPDATE OF j SKIP LOCKED"
-);
-
-/// A letter that someone decides about is as good as open.
-const LETTERS: &str = "
-    SELECT job_id, letter FROM dlq_items WHERE job_id = ANY($1) FOR UPDATE SKIP LOCKED";
-
-/// What may become a tie is locked with the job: whoever makes a child of it locks it first.
-const CHILDREN: &str = "
-    SELECT parent.id, count(*),
-        count(*) FILTER (WHERE child.state NOT IN ('succeeded', 'partial', 'failed', 'cancelled'))
-    FROM unnest($1::uuid[]) AS parent (id), LATERAL (
-        SELECT jobs.state FROM children JOIN jobs ON jobs.id = children.id
-        WHERE children.parent = parent.id LIMIT $2) AS child
-    GROUP BY parent.id";
-
-/// Once at its end a parent stays there, so nobody need lock it.
-const PARENTS: &str = concat!("SELECT ", job_columns!(), job_tables!(), "WHERE j.id = ANY($1)");
-
-/// Jobs whose task runs: one of the last two attempts, or the job whose own id is named as the task. Served by
-/// the index `jobs_task`.
-const ACTIVE: &str = "
-    SELECT task.job FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[])
-        AS task (job, tenant, name, own)
-    WHERE EXISTS (
-        SELECT FROM (
-            SELECT state FROM jobs
-            WHERE jobs.tenant = task.tenant AND jobs.task_id = task.name AND jobs.task_id IS NOT NULL
-            ORDER BY attempt DESC LIMIT 2) AS run
-        WHERE run.state NOT IN ('succeeded', 'partial', 'failed', 'cancelled'))
-    OR EXISTS (
-        SELECT FROM jobs WHERE jobs.id = task.own AND jobs.tenant = task.tenant
-            AND jobs.state NOT IN ('succeeded', 'partial', 'failed', 'cancelled'))";
-
-impl Candidates {
-    async fn load(client: &ClientWrapper, ids: Vec<Uuid>) -> PgResult<Self> {
-        let mut found = Self::default();
-        if ids.is_empty() {
-            return Ok(found);
-        }
-        let most = Children::MANY + i64::try_from(ids.len()).expect("a step is bounded");
-        let asks = [
-            Ask::new(JOBS).with(ids.clone()),
-            Ask::new(LETTERS).with(ids.clone()),
-            Ask::new(CHILDREN).with(ids).with(most),
-        ];
-        let [jobs, letters, children] = rows_of(run(client, &asks).await?);
-        for row in jobs {
-            let loaded = job_of(&row)?;
-            found.jobs.insert(loaded.job.id, loaded);
-        }
-        for row in letters {
-            found.letters.insert(id_of(&row, 0)?, json_of(&row, 1)?);
-        }
-        for row in children {
-            let (count, live) = (row.try_get(1)?, row.try_get::<_, i64>(2)?);
-            found.children.insert(id_of(&row, 0)?, Children { count, has_live: live > 0 });
-        }
-        found.load_relatives(client).await?;
-        Ok(found)
-    }
-
-    /// What the jobs themselves name.
-    async fn load_relatives(&mut self, client: &ClientWrapper) -> PgResult<()> {
-        let (mut ids, mut tenants) = (Vec::new(), Vec::new());
-        let (mut tasks, mut own, mut parents) = (Vec::new(), Vec::new(), Vec::new());
-        for Loaded { job, .. } in self.jobs.values() {
-            let task = job.spec.task_id.as_str();
-            ids.push(Uuid(job.id.as_u128()));
-            tenants.push(job.spec.tenant.as_str().to_owned());
-            own.push(task.parse::<JobId>().ok().map(|id| Uuid(id.as_u128())));
-            tasks.push(task.to_owned());
-            parents.extend(job.spec.parent.map(|id| Uuid(id.as_u128())));
-        }
-        let asks = [
-            Ask::new(ACTIVE).with(ids).with(tenants).with(tasks).with(own),
-            Ask::new(PARENTS).with(parents),
-        ];
-        let [active, parents] = rows_of(run(client, &asks).await?);
-        for row in active {
-            self.with_active_task.insert(id_of(&row, 0)?);
-        }
-        for row in parents {
-            let Loaded { job, .. } = job_of(&row)?;
-            self.parents.insert(job.id, job);
-        }
-        Ok(())
-    }
-
-    /// A job that is locked, with its ties.
-    fn with_ties(&self, id: JobId) -> Option<(&Loaded, Ties<'_>)> {
-        let loaded = self.jobs.get(&id)?;
-        let ties = Ties {
-            letter: self.letters.get(&id),
-            parent: loaded.job.spec.parent.and_then(|parent| self.parents.get(&parent)),
-            has_live_child: self.children.get(&id).is_some_and(Children::may_live),
-            task_is_active: self.with_active_task.contains(&id),
-        };
-        Some((loaded, ties))
-    }
-
-    fn forget_child_of(&mut self, parent: Option<JobId>) {
-        if let Some(children) = parent.and_then(|parent| self.children.get_mut(&parent)) {
-            children.count -= 1;
-        }
-    }
-}
-
-/// The rows of so many statements.
-fn rows_of<const N: usize>(rows: Vec<Vec<Row>>) -> [Vec<Row>; N] {
-    rows.try_into().expect("each statement has its rows")
-}
-
-/// What is known of the children of a job.
-struct Children {
-    count: i64,
-    has_live: bool,
-}
-
-impl Children {
-    /// So many children are looked at and no more: a parent that has more left counts as one with a live
-    /// child, until those that ended were forgotten.
-    const MANY: i64 = 100;
-
-    fn may_live(&self) -> bool {
-        self.has_live || self.count >= Self::MANY
-    }
-}
-
-/// Jobs that go.
-#[derive(Default)]
-struct Gone {
-    ids: Vec<Uuid>,
-    least_ms: Vec<i64>,
-    versions: Vec<i64>,
-    /// How many log rows stand in the row of each, and the last of them.
-    log_rows: Vec<i32>,
-    last_seqs: Vec<i64>,
-    /// Each that has a parent, with it.
-    parents: Vec<Uuid>,
-    children: Vec<Uuid>,
-}
-
-const NOTE: &str = "
-    INSERT INTO pruned (id, at, least_ms, version, rows)
-    SELECT v.id, $2, v.least_ms, v.version,
-        v.rows + (SELECT count(*) FROM job_log WHERE job_log.id = v.id)
-    FROM unnest($1::uuid[], $3::bigint[], $4::bigint[], $5::int[]) AS v (id, least_ms, version, rows)";
-const DELETE: [&str; 4] = [
-    "DELETE FROM jobs WHERE id = ANY($1)",
-    "DELETE FROM outputs WHERE id = ANY($1)",
-    "DELETE FROM job_log WHERE id = ANY($1)",
-    // What people said about it goes with it.
-    "DELETE FROM dlq_items WHERE job_id = ANY($1)",
-];
-const DELETE_CHILDREN: &str = "
-    DELETE FROM children USING unnest($1::uuid[], $2::uuid[]) AS v (parent, id)
-    WHERE children.parent = v.parent AND children.id = v.id";
-const LAST_EVENT: &str = "SELECT max(first) FROM feed WHERE seq = ANY($1)";
-
-impl Gone {
-    fn add(&mut self, Loaded { job, place }: &Loaded, least_ms: u64) {
-        let id = Uuid(job.id.as_u128());
-        let log_ids = place.history.log_ids();
-        self.ids.push(id);
-        self.least_ms.push(signed(least_ms));
-        self.versions.push(signed(job.version));
-        self.log_rows.push(i32::try_from(log_ids.len()).expect("a few"));
-        self.last_seqs.extend(log_ids.last().map(signed));
-        if let Some(parent) = job.spec.parent {
-            self.parents.push(Uuid(parent.as_u128()));
-            self.children.push(id);
-        }
-    }
-
-    /// Deletes them with all that is their own, and says where the log speaks of them for the last time.
-    async fn save(&self, client: &ClientWrapper, now: Timestamp) -> PgResult<Option<i64>> {
-        if self.ids.is_empty() {
-            return Ok(None);
-        }
-        let mut asks = vec![
-            Ask::new(LAST_EVENT).with(self.last_seqs.clone()),
-            Ask::new(NOTE)
-                .with(self.ids.clone())
-                .with(Time(now))
-                .with(self.least_ms.clone())
-                .with(self.versions.clone())
-                .with(self.log_rows.clone()),
-        ];
-        asks.extend(DELETE.map(|sql| Ask::new(sql).with(self.ids.clone())));
-        let children = Ask::new(DELETE_CHILDREN).with(self.parents.clone());
-        asks.push(children.with(self.children.clone()));
-        Ok(run(client, &asks).await?[0][0].try_get(0)?)
     }
 }

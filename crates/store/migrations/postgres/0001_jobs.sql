@@ -313,6 +313,72 @@ BEGIN
     END IF;
 END $$;
 
+-- The text of a job's id: what programs see of the 16 bytes.
+CREATE FUNCTION job_id(id uuid) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT 'job_' || string_agg(
+        substr('0123456789abcdefghjkmnpqrstvwxyz', digit.value::integer + 1, 1), '' ORDER BY place)
+    FROM (SELECT ('x' || replace(id::text, '-', ''))::bit(128) AS bits) AS whole,
+        generate_series(0, 25) AS place,
+        -- 26 digits of 5 bits are two bits more than there are.
+        LATERAL (SELECT (substring(B'00' || bits FROM place * 5 + 1 FOR 5))::bit(5)::integer AS value) AS digit
+$$;
+
+-- Enqueues a job in the transaction of whoever calls it, from any language, and gives back its id. The job is
+-- made right after the commit. A request that the rules refuse makes no job: inbox_results says why.
+CREATE FUNCTION enqueue(
+    kind              text,
+    payload           json        DEFAULT 'null',
+    queue             text        DEFAULT 'default',
+    tenant            text        DEFAULT 'default',
+    priority          integer     DEFAULT 0,
+    scheduled_at      timestamptz DEFAULT NULL,
+    idempotency_key   text        DEFAULT NULL,
+    idempotency_scope text        DEFAULT NULL,
+    max_retries       integer     DEFAULT 3,
+    timeout_ms        bigint      DEFAULT NULL,
+    tags              text[]      DEFAULT '{}',
+    principal         text        DEFAULT session_user
+) RETURNS text LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    now_at  timestamptz := clock_timestamp();
+    micros  bigint      := (extract(epoch FROM now_at) * 1000000)::bigint;
+    chance  text        := replace(gen_random_uuid()::text, '-', '');
+    new_id  uuid;
+    request jsonb;
+BEGIN
+    IF octet_length(payload::text) > 1048576 THEN
+        RAISE EXCEPTION 'the payload has % bytes, and 1048576 is the most', octet_length(payload::text)
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Store it elsewhere, and enqueue where it is.';
+    END IF;
+    IF kind = '' OR queue = '' OR tenant = '' OR enqueue.principal = '' THEN
+        RAISE EXCEPTION 'kind, queue, tenant and principal must not be empty'
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF idempotency_scope IS NOT NULL AND idempotency_key IS NULL THEN
+        RAISE EXCEPTION 'a scope without a key says nothing'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Give idempotency_key too.';
+    END IF;
+    -- A version 7 UUID: milliseconds, where in the millisecond, and chance.
+    new_id := (lpad(to_hex(micros / 1000), 12, '0')
+        || '7' || lpad(to_hex(micros % 1000 * 4096 / 1000), 3, '0')
+        || substr('89ab', 1 + get_byte(decode(chance, 'hex'), 0) % 4, 1) || substr(chance, 18, 15))::uuid;
+    request := jsonb_strip_nulls(jsonb_build_object(
+        'by', 'user:' || enqueue.principal,
+        'random', replace(gen_random_uuid()::text, '-', ''),
+        'kind', kind,
+        'queue', queue,
+        'priority', priority,
+        'max_retries', max_retries,
+        'scheduled_at', to_char(scheduled_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+        'timeout_ms', timeout_ms,
+        'idempotency', CASE WHEN idempotency_key IS NOT NULL THEN jsonb_build_object('key',
+            jsonb_build_object('scope', coalesce(idempotency_scope, 'default'), 'key', idempotency_key)) END,
+        'tags', CASE WHEN cardinality(tags) > 0 THEN to_jsonb(tags) END));
+    INSERT INTO inbox (job_id, tenant, at, op, payload)
+    VALUES (new_id, enqueue.tenant, now_at, request::text, enqueue.payload::text);
+    RETURN job_id(new_id);
+END $$;
+
 -- Single events, as people query them. What became of an enqueue that made no job is one of them.
 CREATE VIEW events AS
 SELECT feed.first + line.place - 1          AS number,

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use tokio_postgres::Row;
 use windlass_kernel::{
-    JobId, Op, Timestamp, WorkerId,
+    JobId, Op, OpKind, Timestamp, WorkerId,
     admit::{Head, Limits, Request, admit},
     job::Rank,
     ops::Claim,
@@ -80,7 +80,7 @@ const DUE_RETRIES: &str = concat!(
 
 impl<'a> Claims<'a> {
     /// The claims among these writes, and the way they go.
-    pub(super) fn of(writes: &'a [Write], names: &Names, touched: usize) -> Self {
+    pub(super) fn of(writes: &'a [Write], names: &Names) -> Self {
         let claims = writes.iter().filter_map(|write| match write {
             Write::Claim(wanted) if write.check().is_ok() => Some(wanted),
             _ => None,
@@ -98,6 +98,7 @@ impl<'a> Claims<'a> {
             if let [(group, name)] = &groups[..]
                 && !name.isolated
             {
+                let touched = writes.iter().filter(|write| may_touch_ready(write)).count();
                 let limit = wanted.iter().map(|it| it.max).fold(touched, usize::saturating_add);
                 let (group, name, limit) = (*group, name.clone(), limit.min(LOCK_MAX));
                 let floor = names.floor(group);
@@ -245,6 +246,12 @@ const OF_CLAIM: &str = concat!(
 
 fn rank_of(loaded: &Loaded) -> (Rank, JobId) {
     (loaded.job.spec.rank(), loaded.job.id)
+}
+
+/// May a write be about a job that could be claimed? Whatever is locked and not granted is kept from others.
+fn may_touch_ready(write: &Write) -> bool {
+    let Write::Op { op, .. } = write else { return false };
+    !matches!(op.kind(), OpKind::Enqueue | OpKind::Settle | OpKind::Renew | OpKind::Checkpoint)
 }
 
 fn wants(wanted: &ClaimMany, name: &GroupName) -> bool {

@@ -42,7 +42,7 @@ use windlass_kernel::{
 pub use self::{
     check::check,
     inbox::{EnqueueInError, enqueue_in},
-    open::Options,
+    open::{Options, Verify, remove, size_bytes},
 };
 use self::{
     failure::Failure,
@@ -87,6 +87,9 @@ struct Inner {
 }
 
 impl Postgres {
+    /// How many commits of one node are worth having on their way at the same time.
+    pub const COMMITS_IN_FLIGHT: usize = 2;
+
     /// Connects, brings the schema up to date and starts to listen.
     pub async fn open(options: Options) -> Result<Self, Error> {
         let inner = Arc::new(open::open(options).await?);

@@ -146,7 +146,8 @@ pub(super) fn quoted(schema: &str) -> Option<String> {
 /// What each connection is told.
 ///
 /// All that we ask is served by an index, and a plan that was made while a table was small must not stay when
-/// it is large: so the planner is told not to look for anything else.
+/// it is large: so the planner is told not to look for anything else. The log is compressed by the quicker of
+/// two ways, where the server has it.
 fn greeting(schema: &str) -> String {
     format!(
         "SET search_path = {schema};
@@ -154,7 +155,9 @@ fn greeting(schema: &str) -> String {
          SET enable_mergejoin = off; SET jit = off; SET plan_cache_mode = force_generic_plan;
          SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '30s';
          SELECT set_config('synchronous_commit', 'on', false)
-             WHERE current_setting('synchronous_commit') = 'off'"
+             WHERE current_setting('synchronous_commit') = 'off';
+         SELECT set_config(name, 'lz4', false) FROM pg_settings
+             WHERE name = 'default_toast_compression' AND 'lz4' = ANY(enumvals)"
     )
 }
 
@@ -374,4 +377,38 @@ impl ServerCertVerifier for Anyone {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
     }
+}
+
+/// What a store takes on the disk: all tables and indexes of its schema.
+pub async fn size_bytes(options: &Options) -> Result<u64, Error> {
+    let sql = "
+        SELECT coalesce(sum(pg_total_relation_size(pg_class.oid)), 0)::bigint FROM pg_class
+        JOIN pg_namespace ON pg_namespace.oid = relnamespace
+        WHERE nspname = $1 AND relkind = 'r'";
+    on_a_connection(options, async |client| {
+        let size: i64 = client.query_one(sql, &[&options.schema]).await?.get(0);
+        Ok(u64::try_from(size).unwrap_or(0))
+    })
+    .await
+}
+
+/// Removes a store with everything in it.
+pub async fn remove(options: &Options) -> Result<(), Error> {
+    let Some(schema) = quoted(&options.schema) else { return Ok(()) };
+    on_a_connection(options, async |client| {
+        client.batch_execute(&format!("DROP SCHEMA IF EXISTS {schema} CASCADE")).await
+    })
+    .await
+}
+
+async fn on_a_connection<T>(
+    options: &Options,
+    ask: impl AsyncFnOnce(&Client) -> Result<T, tokio_postgres::Error>,
+) -> Result<T, Error> {
+    let connector = Connector::new(options, String::new())?;
+    let connected = connector.alone(&options.config, || {}).await;
+    let (client, task) = connected.map_err(|error| options.cannot_open(Failure::from(error)))?;
+    let answer = ask(&client).await.map_err(|error| Failure::from(error).into_error());
+    task.abort();
+    answer
 }

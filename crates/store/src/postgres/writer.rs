@@ -249,8 +249,7 @@ impl Attempt<'_> {
         } else {
             store.held().take(&needs.jobs);
         }
-        let touched = needs.jobs.len();
-        let mut claims = Claims::of(writes, &store.names, touched);
+        let mut claims = Claims::of(writes, &store.names);
         let first = FirstLoad::of(writes, &needs, &work, self.trusts);
         let clock = store.clock.as_ref().map(|clock| clock());
         let mut asks = vec![Ask::new(BEGIN), Ask::new(NAME_COMMIT).with(Uuid(self.commit_id))];

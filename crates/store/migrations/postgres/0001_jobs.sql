@@ -263,6 +263,8 @@ CREATE TABLE inbox_results (
 
 -- Serves the look-up by the id that was given.
 CREATE INDEX inbox_results_job ON inbox_results (job_id);
+-- Serves retention: the oldest first.
+CREATE INDEX inbox_results_at ON inbox_results (at, seq);
 
 -- Rows of the inbox that could not be promoted, as they were. Somebody has to look at them.
 CREATE TABLE inbox_set_aside (

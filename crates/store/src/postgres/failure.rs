@@ -92,6 +92,14 @@ impl Failure {
             || *code == SqlState::FEATURE_NOT_SUPPORTED
     }
 
+    /// Did someone else have what had to be locked?
+    pub(super) fn is_in_the_way(&self) -> bool {
+        self.db().is_some_and(|error| {
+            let code = error.code();
+            [SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_DEADLOCK_DETECTED].contains(code)
+        })
+    }
+
     /// The log has no partition for a row.
     pub(super) fn lacks_partition(&self) -> bool {
         self.db().is_some_and(|error| {

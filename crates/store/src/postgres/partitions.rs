@@ -44,8 +44,16 @@ pub(super) async fn look_ahead(
         return Ok(());
     }
     client.batch_execute("BEGIN").await?;
-    client.execute(LOCK, &[&(lock.0 + 2), &lock.1]).await?;
-    let made = ensure(&**client).await;
+    let made = make_alone(client, lock).await;
+    // Also when the lock was not to be had: the connection goes back to others.
     client.batch_execute(if made.is_ok() { "COMMIT" } else { "ROLLBACK" }).await?;
     made
+}
+
+async fn make_alone(
+    client: &deadpool_postgres::ClientWrapper,
+    lock: (i32, i32),
+) -> Result<(), Error> {
+    client.execute(LOCK, &[&(lock.0 + 2), &lock.1]).await?;
+    ensure(&**client).await
 }

@@ -177,10 +177,13 @@ impl Inner {
                 Ok(Tried::Done(replies)) => return Ok(Some(replies)),
                 Ok(Tried::InboxFirst) => return Ok(None),
                 Ok(Tried::LookFirst) => continue,
-                Ok(Tried::WasDone) => {
-                    let lost = lost.expect("only a commit of ours has this id");
-                    return Ok(Some(lost.replies));
-                }
+                Ok(Tried::WasDone) => match self.confirm().await {
+                    Ok(()) => {
+                        let lost = lost.expect("only a commit of ours has this id");
+                        return Ok(Some(lost.replies));
+                    }
+                    Err(error) => error,
+                },
                 Err(error) => error,
             };
             if error.lacks_partition() && tries < TRIES {
@@ -199,6 +202,22 @@ impl Inner {
             }
             sleep(pause(tries)).await;
         }
+    }
+}
+
+impl Inner {
+    /// Waits until all that can be seen is as durable as the server makes it.
+    ///
+    /// A commit whose connection ended while it waited for a standby can be seen, and the standby may not have
+    /// it. A later commit is told only when the standby has both.
+    async fn confirm(&self) -> PgResult<()> {
+        let mut client = self.client().await?;
+        let note = Ask::new(NAME_COMMIT).with(Uuid(super::random_id()));
+        let noted = self.within(run(client.get(), &[note])).await;
+        if noted.is_ok() {
+            client.give_back();
+        }
+        noted.map(drop)
     }
 }
 

@@ -26,7 +26,7 @@ const LETTERS: &str = "SELECT count(*), count(DISTINCT job_id) FROM dlq_items";
 
 /// All that was acknowledged is there once, nothing is there that nobody asked for, and the history of each
 /// job says what its row says. Gives back how many jobs there are.
-pub fn judge(home: &SchemaHome, ledger: &Ledger) -> usize {
+pub(crate) fn judge(home: &SchemaHome, ledger: &Ledger) -> usize {
     let histories = read_histories(home);
     for id in histories.keys() {
         assert!(ledger.asked.contains(id), "nobody asked for job {id:x}");
@@ -84,7 +84,7 @@ fn read_histories(home: &SchemaHome) -> BTreeMap<u128, Vec<Event>> {
 }
 
 /// The number of an id as a column of the database shows it.
-pub fn number_of(id: &str) -> u128 {
+pub(crate) fn number_of(id: &str) -> u128 {
     u128::from_str_radix(&id.replace('-', ""), 16).unwrap()
 }
 

@@ -24,32 +24,32 @@ use windlass_store::{
 use crate::common::*;
 
 /// Nobody waits for longer than this for what was asked again and again.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What was asked, and what was acknowledged.
 #[derive(Default)]
-pub struct Ledger {
+pub(crate) struct Ledger {
     /// Every id that a job was asked for under.
-    pub asked: BTreeSet<u128>,
+    pub(crate) asked: BTreeSet<u128>,
     /// Jobs whose enqueue was acknowledged.
-    pub made: BTreeSet<u128>,
+    pub(crate) made: BTreeSet<u128>,
     /// Who was told to hold a job under an epoch.
-    pub granted: BTreeMap<(u128, u64), u128>,
+    pub(crate) granted: BTreeMap<(u128, u64), u128>,
     /// What a settle under an epoch was answered with.
-    pub settled: BTreeMap<(u128, u64), State>,
+    pub(crate) settled: BTreeMap<(u128, u64), State>,
     /// Jobs whose cancel was acknowledged.
-    pub cancelled: BTreeSet<u128>,
+    pub(crate) cancelled: BTreeSet<u128>,
     /// New jobs by the letter that they were made from.
-    pub requeued: BTreeMap<u128, u128>,
+    pub(crate) requeued: BTreeMap<u128, u128>,
     /// How often each error was told.
-    pub errors: BTreeMap<&'static str, u64>,
+    pub(crate) errors: BTreeMap<&'static str, u64>,
     /// How many commits were acknowledged.
-    pub acknowledged: u64,
+    pub(crate) acknowledged: u64,
     /// The longest that anybody waited for an answer, be it an error.
-    pub longest_answer: Duration,
+    pub(crate) longest_answer: Duration,
     last_told: Option<Instant>,
     /// The longest that nobody was told anything but errors.
-    pub longest_silence: Duration,
+    pub(crate) longest_silence: Duration,
 }
 
 impl Ledger {
@@ -73,7 +73,7 @@ impl Ledger {
 }
 
 /// Workers that go on until they are stopped.
-pub struct Load {
+pub(crate) struct Load {
     ledger: Arc<Mutex<Ledger>>,
     stop: Arc<AtomicBool>,
     workers: Vec<JoinHandle<()>>,
@@ -81,7 +81,7 @@ pub struct Load {
 
 impl Load {
     /// This many workers, on these stores in turn.
-    pub fn start(runtime: &Runtime, stores: &[Arc<Postgres>], workers: u128) -> Self {
+    pub(crate) fn start(runtime: &Runtime, stores: &[Arc<Postgres>], workers: u128) -> Self {
         let (ledger, stop) = (Arc::<Mutex<Ledger>>::default(), Arc::<AtomicBool>::default());
         let start = |number: u128| {
             let store = stores[usize::try_from(number).unwrap() % stores.len()].clone();
@@ -94,12 +94,12 @@ impl Load {
     }
 
     /// How many commits were acknowledged until now.
-    pub fn acknowledged(&self) -> u64 {
+    pub(crate) fn acknowledged(&self) -> u64 {
         self.ledger.lock().unwrap().acknowledged
     }
 
     /// Waits until this many more commits are acknowledged, and gives back how long it took.
-    pub fn wait_for(&self, more: u64) -> Duration {
+    pub(crate) fn wait_for(&self, more: u64) -> Duration {
         let (begun, goal) = (Instant::now(), self.acknowledged() + more);
         while self.acknowledged() < goal {
             assert!(begun.elapsed() < PATIENCE, "the store does not go on");
@@ -110,7 +110,7 @@ impl Load {
     }
 
     /// Lets everybody end what they are at, and gives back the ledger.
-    pub fn stop(self, runtime: &Runtime) -> Ledger {
+    pub(crate) fn stop(self, runtime: &Runtime) -> Ledger {
         self.stop.store(true, Ordering::SeqCst);
         self.workers.into_iter().for_each(|worker| runtime.block_on(worker).unwrap());
         std::mem::take(&mut self.ledger.lock().unwrap())
@@ -233,6 +233,6 @@ fn outcome(id: u128) -> Outcome {
 }
 
 /// A node: a store with the database's own clock.
-pub fn node(runtime: &Runtime, options: &Options) -> Arc<Postgres> {
+pub(crate) fn node(runtime: &Runtime, options: &Options) -> Arc<Postgres> {
     Arc::new(runtime.block_on(Postgres::open(options.clone())).unwrap())
 }

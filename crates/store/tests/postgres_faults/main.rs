@@ -11,6 +11,7 @@ mod common;
 mod connections;
 mod crash;
 mod feed;
+mod frozen;
 mod judge;
 mod load;
 mod locks;
@@ -18,6 +19,8 @@ mod migrations;
 mod nodes;
 mod proxy;
 mod restart;
+mod restored;
+mod standby;
 
 /// So many, or so many with `WINDLASS_DEEP`.
 fn count(usual: u64, deep: u64) -> u64 {

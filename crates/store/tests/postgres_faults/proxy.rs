@@ -17,19 +17,17 @@ use std::{
 
 /// What happens to the next `COMMIT`, or to everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// The server carries it out, and its answer does not arrive: the connection ends.
     Swallow,
     /// The server never sees it: the connection ends.
     Drop,
     /// The client's connection ends at once, and the server sees it only after a while.
     Late(Duration),
-    /// The server carries it out, and nothing comes back any more. The connection stays.
-    Silence,
 }
 
-pub struct Proxy {
-    pub port: u16,
+pub(crate) struct Proxy {
+    pub(crate) port: u16,
     shared: Arc<Shared>,
 }
 
@@ -37,58 +35,69 @@ struct Shared {
     server: u16,
     next: Mutex<Option<Fault>>,
     done: AtomicU64,
-    frozen: Mutex<bool>,
+    /// So many messages still get through to the server, and then nothing in either direction.
+    left: Mutex<u64>,
     thawed: Condvar,
 }
 
 impl Proxy {
     /// A proxy of the server at this port of this machine. It ends with the process.
-    pub fn start(server: u16) -> Self {
+    pub(crate) fn start(server: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let shared = Arc::new(Shared {
             server,
             next: Mutex::default(),
             done: AtomicU64::new(0),
-            frozen: Mutex::default(),
+            left: Mutex::new(u64::MAX),
             thawed: Condvar::new(),
         });
         let serving = shared.clone();
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let shared = serving.clone();
-                thread::spawn(move || serve(client, &shared));
+                thread::spawn(move || serve(&client, &shared));
             }
         });
         Self { port, shared }
     }
 
     /// This is what happens to the next commit.
-    pub fn arm(&self, fault: Fault) {
+    pub(crate) fn arm(&self, fault: Fault) {
         *self.shared.next.lock().unwrap() = Some(fault);
     }
 
     /// How many faults have happened.
-    pub fn done(&self) -> u64 {
+    pub(crate) fn done(&self) -> u64 {
         self.shared.done.load(Ordering::SeqCst)
     }
 
-    /// Nothing gets through from now on, in either direction, and nothing is closed.
-    pub fn freeze(&self) {
-        *self.shared.frozen.lock().unwrap() = true;
+    /// So many messages still get through to the server, and then nothing, in either direction. Nothing is
+    /// closed: it is like a server that stands still, or a line that is cut.
+    pub(crate) fn freeze_after(&self, messages: u64) {
+        *self.shared.left.lock().unwrap() = messages;
+    }
+
+    /// Does nothing get through?
+    pub(crate) fn is_frozen(&self) -> bool {
+        *self.shared.left.lock().unwrap() == 0
     }
 
     /// All goes on.
-    pub fn thaw(&self) {
-        *self.shared.frozen.lock().unwrap() = false;
+    pub(crate) fn thaw(&self) {
+        *self.shared.left.lock().unwrap() = u64::MAX;
         self.shared.thawed.notify_all();
     }
 }
 
 impl Shared {
-    fn wait_while_frozen(&self) {
-        let frozen = self.frozen.lock().unwrap();
-        drop(self.thawed.wait_while(frozen, |frozen| *frozen).unwrap());
+    /// Waits while nothing gets through, and counts what does.
+    fn pass(&self, messages: u64) {
+        let left = self.left.lock().unwrap();
+        let mut left = self.thawed.wait_while(left, |left| *left == 0).unwrap();
+        if *left != u64::MAX {
+            *left -= messages;
+        }
     }
 }
 
@@ -101,10 +110,10 @@ struct Told {
     ends_with_commit: bool,
 }
 
-fn serve(client: TcpStream, shared: &Arc<Shared>) {
-    shared.wait_while_frozen();
+fn serve(client: &TcpStream, shared: &Arc<Shared>) {
+    shared.pass(0);
     let Ok(server) = TcpStream::connect(("127.0.0.1", shared.server)) else { return };
-    for stream in [&client, &server] {
+    for stream in [client, &server] {
         stream.set_nodelay(true).unwrap();
     }
     let told: Arc<Mutex<Told>> = Arc::default();
@@ -115,9 +124,9 @@ fn serve(client: TcpStream, shared: &Arc<Shared>) {
         let _ = back_to_client(&client, &server, &back_shared, &back_told);
         close(&client, &server);
     });
-    let _ = to_server(&client, &server, shared, &told);
+    let _ = to_server(client, &server, shared, &told);
     // A server that still works on something may finish it; it notices when it answers.
-    close(&client, &server);
+    close(client, &server);
     let _ = back.join();
 }
 
@@ -140,7 +149,7 @@ fn to_server(
     let mut commits: HashSet<Vec<u8>> = HashSet::new();
     loop {
         let message = read_message(client)?;
-        shared.wait_while_frozen();
+        shared.pass(1);
         let mut parts = message[5..].split(|byte| *byte == 0);
         let (first, second) = (parts.next().unwrap_or(b""), parts.next().unwrap_or(b""));
         if message[0] == b'P' && second == b"COMMIT" {
@@ -153,7 +162,6 @@ fn to_server(
             Some(Fault::Swallow) => {
                 *told.lock().unwrap() = Told { is_silent: true, ends_with_commit: true };
             }
-            Some(Fault::Silence) => told.lock().unwrap().is_silent = true,
             Some(Fault::Drop) => {
                 shared.done.fetch_add(1, Ordering::SeqCst);
                 return Ok(());
@@ -169,9 +177,6 @@ fn to_server(
                 return Ok(());
             }
         }
-        if matches!(fault, Some(Fault::Silence)) {
-            shared.done.fetch_add(1, Ordering::SeqCst);
-        }
         server.write_all(&message)?;
     }
 }
@@ -184,7 +189,7 @@ fn back_to_client(
 ) -> io::Result<()> {
     loop {
         let message = read_message(server)?;
-        shared.wait_while_frozen();
+        shared.pass(0);
         let told = told.lock().unwrap();
         if told.ends_with_commit && message[0] == b'C' && message[5..].starts_with(b"COMMIT") {
             shared.done.fetch_add(1, Ordering::SeqCst);

@@ -288,8 +288,9 @@ BEGIN
 END $$;
 
 -- Greets the server that a new connection leads to. If it is not the one that was met before (another cluster,
--- or another timeline of it: a backup was restored, or a standby took over), a new incarnation begins, so that
--- no epoch is granted that some worker may already hold.
+-- or another timeline of it: a backup was restored, or a standby took over), or if this table is not the one that
+-- it was (a dump was restored, or the database was copied), a new incarnation begins, so that no epoch is granted
+-- that some worker may already hold.
 CREATE FUNCTION meet_server() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     met   text;
@@ -299,7 +300,9 @@ BEGIN
         RAISE EXCEPTION 'this server is a standby, which cannot be written to' USING ERRCODE = '25006';
     END IF;
     met := (SELECT system_identifier FROM pg_control_system())
-        || '/' || substring(pg_walfile_name(pg_current_wal_lsn()) FOR 8);
+        || '/' || substring(pg_walfile_name(pg_current_wal_lsn()) FOR 8)
+        || '/' || (SELECT oid FROM pg_database WHERE datname = current_database())
+        || '/' || 'meta'::regclass::oid;
     IF (SELECT value FROM meta WHERE name = 'server') = met THEN
         RETURN;
     END IF;

@@ -158,7 +158,7 @@ impl<'a> Claims<'a> {
 
     /// Is there a group that this batch may want and that is not known yet?
     pub(super) fn is_about(&self, newest_group: i32, names: &Names) -> bool {
-        !self.wanted.is_empty() && newest_group > names.newest()
+        !self.wanted.is_empty() && newest_group > names.learned()
     }
 
     /// Does not trust what it knows of groups: looks for them.

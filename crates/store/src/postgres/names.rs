@@ -30,7 +30,7 @@ struct Known {
     by_name: HashMap<GroupName, i32>,
     by_id: HashMap<i32, GroupName>,
     by_queue: HashMap<Queue, Vec<(i32, GroupName)>>,
-    newest: i32,
+    learned: i32,
     floors: HashMap<i32, Floor>,
 }
 
@@ -64,7 +64,7 @@ impl Names {
 
     /// Learns the groups that others have made.
     pub(super) async fn learn(&self, client: &ClientWrapper) -> PgResult<()> {
-        let from = self.known().newest - NUMBERS_IN_FLIGHT;
+        let from = self.known().learned - NUMBERS_IN_FLIGHT;
         let rows = run_one(client, Ask::new(GROUPS).with(from)).await?;
         for row in &rows {
             let name = GroupName {
@@ -73,20 +73,23 @@ impl Names {
                 kind: text_of(row, 3)?,
                 isolated: row.try_get(4)?,
             };
-            self.add(row.try_get(0)?, name);
+            let id = row.try_get(0)?;
+            self.add(id, name);
+            let mut known = self.known();
+            known.learned = known.learned.max(id);
         }
         Ok(())
     }
 
-    /// The newest group that is known.
-    pub(super) fn newest(&self) -> i32 {
-        self.known().newest
+    /// The newest group that was learned. What this process has made itself does not count: others may have
+    /// made groups before it that nobody here has heard of.
+    pub(super) fn learned(&self) -> i32 {
+        self.known().learned
     }
 
     /// Remembers a group.
     pub(super) fn add(&self, id: i32, name: GroupName) {
         let mut known = self.known();
-        known.newest = known.newest.max(id);
         known.by_id.insert(id, name.clone());
         if known.by_name.insert(name.clone(), id).is_none() {
             known.by_queue.entry(name.queue.clone()).or_default().push((id, name));

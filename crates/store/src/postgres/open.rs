@@ -145,6 +145,9 @@ pub(super) fn quoted(schema: &str) -> Option<String> {
 
 /// What each connection is told.
 ///
+/// A node that is cut off in the middle of a commit may have locked what all others wait for: its transaction
+/// ends before they give up.
+///
 /// All that we ask is served by an index, and a plan that was made while a table was small must not stay when
 /// it is large: so the planner is told not to look for anything else. The log is compressed by the quicker of
 /// two ways, where the server has it.
@@ -153,7 +156,7 @@ fn greeting(schema: &str) -> String {
         "SET search_path = {schema};
          SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off;
          SET enable_mergejoin = off; SET jit = off; SET plan_cache_mode = force_generic_plan;
-         SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '30s';
+         SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '3s';
          SELECT set_config('synchronous_commit', 'on', false)
              WHERE current_setting('synchronous_commit') = 'off';
          SELECT set_config(name, 'lz4', false) FROM pg_settings

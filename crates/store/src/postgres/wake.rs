@@ -170,6 +170,8 @@ async fn look_after(inner: &Inner) {
                 Ok(partitions::look_ahead(client, lock).await?)
             };
             let _ = inner.with_client(ahead).await;
+            // Groups whose numbers were given early and seen late.
+            let _ = inner.with_client(async |client| inner.names.learn(client).await).await;
         }
         if cleared.elapsed() >= CLEAR {
             cleared = Instant::now();

@@ -177,10 +177,13 @@ impl Inner {
                 Ok(Tried::Done(replies)) => return Ok(Some(replies)),
                 Ok(Tried::InboxFirst) => return Ok(None),
                 Ok(Tried::LookFirst) => continue,
-                Ok(Tried::WasDone) => {
-                    let lost = lost.expect("only a commit of ours has this id");
-                    return Ok(Some(lost.replies));
-                }
+                Ok(Tried::WasDone) => match self.confirm().await {
+                    Ok(()) => {
+                        let lost = lost.expect("only a commit of ours has this id");
+                        return Ok(Some(lost.replies));
+                    }
+                    Err(error) => error,
+                },
                 Err(error) => error,
             };
             if error.lacks_partition() && tries < TRIES {
@@ -202,6 +205,22 @@ impl Inner {
     }
 }
 
+impl Inner {
+    /// Waits until all that can be seen is as durable as the server makes it.
+    ///
+    /// A commit whose connection ended while it waited for a standby can be seen, and the standby may not have
+    /// it. A later commit is told only when the standby has both.
+    async fn confirm(&self) -> PgResult<()> {
+        let mut client = self.client().await?;
+        let note = Ask::new(NAME_COMMIT).with(Uuid(super::random_id()));
+        let noted = self.within(run(client.get(), &[note])).await;
+        if noted.is_ok() {
+            client.give_back();
+        }
+        noted.map(drop)
+    }
+}
+
 /// Longer from try to try, and never the same for two.
 fn pause(tries: u32) -> Duration {
     let most = 1u64 << tries.min(9);
@@ -217,21 +236,23 @@ struct Attempt<'a> {
     take: inbox::Take,
     /// How many rows of the inbox it took.
     promoting: usize,
-    /// What would have been answered, if the answer to the commit was lost.
+    /// What is answered when the commit is: it stays here if the answer to the commit is lost.
     unanswered: Option<Replies>,
 }
 
 impl Attempt<'_> {
     async fn run(&mut self, writes: &[Write]) -> PgResult<Tried> {
-        let mut client = self.store.client().await?;
-        let tried = self.transact(client.get(), writes).await;
+        let store = self.store;
+        let mut client = store.client().await?;
+        // One deadline for all trips, however many there are.
+        let tried = store.within(self.transact(client.get(), writes)).await;
         let is_open = match &tried {
             Ok(Tried::Done(_)) => false,
             Err(error) if error.is_unknown() => return tried,
             _ => true,
         };
         // Whoever takes the connection next must find it outside of a transaction.
-        if is_open && self.store.within(run(client.get(), &[Ask::new(ROLLBACK)])).await.is_err() {
+        if is_open && store.within(run(client.get(), &[Ask::new(ROLLBACK)])).await.is_err() {
             return tried;
         }
         client.give_back();
@@ -257,7 +278,7 @@ impl Attempt<'_> {
         first.asks(&mut asks);
         claims.asks(&mut asks, clock);
         asks.push(Ask::new(MOMENT));
-        let found = match store.within(run(client, &asks)).await {
+        let found = match run(client, &asks).await.map_err(Failure::from) {
             Err(error) if error.is_conflict_of("commits_pkey") => return Ok(Tried::WasDone),
             found => found?,
         };
@@ -289,7 +310,7 @@ impl Attempt<'_> {
         let load = FirstLoad::of(promoted, &needs, work, false);
         let mut asks = Vec::new();
         load.asks(&mut asks);
-        let found = self.store.within(run(work.client, &asks)).await?;
+        let found = run(work.client, &asks).await?;
         let jobs = load.take(&mut found.into_iter(), work)?;
         add_jobs(work, &self.store.names, &jobs).await?;
         load_rest(work, &self.store.names, &needs).await
@@ -379,14 +400,19 @@ impl Attempt<'_> {
             replies[place] = Some(Ok(Reply::Granted(load_grants(client, ids, &rows).await?)));
         }
         let mine = replies.into_iter().skip(inbox.len());
-        let replies: Replies = mine.map(|reply| reply.expect("each write was answered")).collect();
+        let mut replies: Replies =
+            mine.map(|reply| reply.expect("each write was answered")).collect();
         // Nothing was changed, so nothing has to be durable.
-        asks.push(Ask::new(if is_idle { ROLLBACK } else { COMMIT }));
-        if let Err(error) = store.within(run(client, &asks)).await {
-            if error.is_unknown() && !is_idle {
-                self.unanswered = Some(replies);
+        if is_idle {
+            run(client, &[Ask::new(ROLLBACK)]).await?;
+        } else {
+            asks.push(Ask::new(COMMIT));
+            self.unanswered = Some(replies);
+            if let Err(error) = run(client, &asks).await.map_err(Failure::from) {
+                self.unanswered.take_if(|_| !error.is_unknown());
+                return Err(error);
             }
-            return Err(error);
+            replies = self.unanswered.take().expect("it was put there");
         }
         groups.keep(&store.names);
         claims.note(&store.names);

@@ -179,6 +179,7 @@ pub struct Row<P> {
     is_new: bool,
 }
 
+#[cfg(feature = "postgres")]
 impl<P> Row<P> {
     /// Did the commit make it, or change it?
     pub(crate) fn is_changed(&self) -> bool {
@@ -268,11 +269,13 @@ impl<P: Default> WorkingSet<P> {
         self.jobs.values()
     }
 
+    #[cfg(feature = "postgres")]
     /// All rows of this commit, for a backend that learns more about what it has loaded.
     pub(crate) fn rows_mut(&mut self) -> impl Iterator<Item = &mut Row<P>> {
         self.jobs.values_mut()
     }
 
+    #[cfg(feature = "postgres")]
     /// Says in which incarnation of the store the commit happens.
     pub(crate) fn set_incarnation(&mut self, incarnation: u32) {
         self.incarnation = incarnation;

@@ -227,7 +227,6 @@ fn while_one_node_works_another_forgets_what_is_done() {
 }
 
 #[test]
-#[ignore = "it is given out again: an insert that waited has to look at `pruned` once more"]
 fn an_id_is_not_given_out_again_while_its_job_is_being_forgotten() {
     let (test, shell) = new_store();
     finish(&test, 1);

@@ -70,11 +70,12 @@ pub async fn enqueue_in(
 /// How many rows one transaction promotes.
 pub(super) const ROWS_MAX: usize = 500;
 
-/// One node promotes at a time, so that rows keep their order. Whoever cannot have the lock finds none.
+/// One node promotes at a time, so that rows keep their order. Whoever cannot have the lock finds none; and who
+/// gets it a moment after another has promoted still sees those rows, but cannot lock them.
 const WAITING: &str = "
     SELECT seq, job_id, tenant, op, payload FROM inbox
     WHERE pg_try_advisory_xact_lock($2, $3)
-    ORDER BY seq LIMIT $1";
+    ORDER BY seq LIMIT $1 FOR UPDATE";
 
 /// Waits until no other node promotes.
 const LOCK: &str = "SELECT pg_advisory_xact_lock($1, $2)";

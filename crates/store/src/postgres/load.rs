@@ -109,9 +109,8 @@ const TASK_JOBS: &str = "
         WHERE jobs.tenant = k.tenant AND jobs.task_id = k.task_id AND jobs.task_id IS NOT NULL
         ORDER BY attempt DESC LIMIT 2) j";
 
-/// Jobs that named no task: their own ids may still be named as one.
-const OWN_TASKS: &str = "
-    SELECT tenant, id, attempt, state FROM jobs WHERE id = ANY($1) AND task_id IS NULL";
+/// A job that named no task has no task row, and its own id may still be named as one.
+const OWN_TASKS: &str = "SELECT tenant, id, attempt, state FROM jobs WHERE id = ANY($1)";
 
 const SESSIONS: &str =
     "SELECT id, worker, until, renewals, lapses_at FROM sessions WHERE worker = ANY($1)";

@@ -265,6 +265,11 @@ const INSERT: &str = "
         created_at, task_id, scope, key, payload_digest, trace_made, trace_id, options, payload,
         payload_of)";
 
+/// An insert may have waited for retention to forget a job of the same id, while the log still speaks of it. A
+/// statement of its own, so that it sees what was committed meanwhile.
+const NOT_FORGOTTEN: &str =
+    "SELECT expect((SELECT count(*) FROM pruned WHERE id = ANY($1::uuid[])), 0)";
+
 const INSERT_CHILDREN: &str =
     "INSERT INTO children (parent, id) SELECT * FROM unnest($1::uuid[], $2::uuid[])";
 
@@ -350,7 +355,9 @@ async fn insert_jobs(
             children.push(Uuid(id.as_u128()));
         }
     }
+    let ids = moving.ids.clone();
     asks.push(fixed.add_to(moving.ask(INSERT)));
+    asks.push(Ask::new(NOT_FORGOTTEN).with(ids));
     if !parents.is_empty() {
         asks.push(Ask::new(INSERT_CHILDREN).with(parents).with(children));
     }

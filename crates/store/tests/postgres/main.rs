@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod nodes;
 mod open;
 mod sql_function;
 mod tls;

@@ -70,12 +70,18 @@ pub async fn enqueue_in(
 /// How many rows one transaction promotes.
 pub(super) const ROWS_MAX: usize = 500;
 
-/// One node promotes at a time, so that rows keep their order. Whoever cannot have the lock finds none; and who
-/// gets it a moment after another has promoted still sees those rows, but cannot lock them.
+/// One node promotes at a time, so that rows keep their order and each is taken once. A statement of its own:
+/// what is read after it is read with the lock, and not before.
+const PROMOTES: &str = "
+    SELECT set_config('windlass.promotes', (
+        CASE WHEN EXISTS (SELECT FROM inbox) THEN pg_try_advisory_xact_lock($1, $2) ELSE false END
+    )::text, true)";
+
+/// Nothing, for whoever does not have the lock.
 const WAITING: &str = "
     SELECT seq, job_id, tenant, op, payload FROM inbox
-    WHERE pg_try_advisory_xact_lock($2, $3)
-    ORDER BY seq LIMIT $1 FOR UPDATE";
+    WHERE current_setting('windlass.promotes') = 'true'
+    ORDER BY seq LIMIT $1";
 
 /// Waits until no other node promotes.
 const LOCK: &str = "SELECT pg_advisory_xact_lock($1, $2)";
@@ -99,7 +105,8 @@ impl Take {
         }
         if self.rows_max > 0 {
             let limit = i64::try_from(self.rows_max).unwrap_or(i64::MAX);
-            asks.push(Ask::new(WAITING).with(limit).with(lock.0).with(lock.1));
+            asks.push(Ask::new(PROMOTES).with(lock.0).with(lock.1));
+            asks.push(Ask::new(WAITING).with(limit));
         }
     }
 }
@@ -127,6 +134,7 @@ impl Batch {
         if take.rows_max == 0 {
             return batch;
         }
+        rows.next();
         for row in rows.next().unwrap_or_default() {
             let seq = row.get(0);
             match op_of(&row) {

@@ -7,7 +7,7 @@ use windlass_store::Store;
 use crate::common::{Backend, Home, START, TestStore, clock, enqueue, plain, runtime};
 
 #[test]
-fn of_two_nodes_that_promote_each_row_of_the_inbox_is_taken_by_one() {
+fn of_several_nodes_that_promote_each_row_is_taken_by_one_and_in_its_order() {
     const ROWS: u128 = 3_000;
     let test = TestStore::new(Backend::Postgres);
     let mut user = test.home.user();
@@ -22,6 +22,9 @@ fn of_two_nodes_that_promote_each_row_of_the_inbox_is_taken_by_one() {
     assert_eq!(test.home.count("jobs"), u64::try_from(ROWS).unwrap());
     // A row that was taken twice would be a hit the second time.
     assert_eq!(test.home.count("inbox_results"), 0);
+    let feed = test.wait(test.store.feed(0, 10_000));
+    let made: Vec<&str> = feed.iter().map(|event| &event.line[2..28]).collect();
+    assert!(made.is_sorted(), "one node took rows that stood behind those of another");
 }
 
 /// Another node, which promotes until nothing is left.

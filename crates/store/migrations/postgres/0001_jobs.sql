@@ -31,7 +31,9 @@ CREATE TABLE sessions (
     -- Not before this the last of its leases runs out, renewed or not; the epoch while it had none. It is moved
     -- on by more than it has to be, so that it is not written with every claim.
     lapses_at  timestamptz NOT NULL,
-    started_at timestamptz NOT NULL
+    started_at timestamptz NOT NULL,
+    -- Does a process that is connected to us run the worker? Then it holds an advisory lock while it lives.
+    vouched    boolean     NOT NULL DEFAULT false
 );
 
 -- Serves recovery: sessions whose leases have run out.

@@ -14,6 +14,7 @@ mod open;
 mod partitions;
 mod pipeline;
 mod pool;
+mod presence;
 mod read;
 mod retention;
 mod save;
@@ -36,7 +37,8 @@ use deadpool_postgres::ClientWrapper;
 use tokio::{sync::watch, task::JoinHandle, time::timeout};
 pub use tokio_postgres;
 use windlass_kernel::{
-    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Timestamp,
+    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, TenantId, Timestamp,
+    WorkerId,
 };
 
 pub use self::{
@@ -80,6 +82,7 @@ struct Inner {
     held: Mutex<Held>,
     sweep: tokio::sync::Mutex<Sweep>,
     wake: Wake,
+    presence: presence::Presence,
     /// Who has this lock gives out the next numbers of events.
     feed_lock: (i32, i32),
     /// The incarnation whose older leases were ended.
@@ -101,6 +104,28 @@ impl Postgres {
     /// Changes whenever jobs may have become ready, here or on another node.
     pub fn ready(&self) -> watch::Receiver<u64> {
         self.inner.wake.subscribe()
+    }
+
+    /// Says that this process runs the worker. If the process ends, others know at once that the worker has
+    /// ended too, and need not wait until its leases run out. It fails while another process that lives has said
+    /// the same.
+    pub async fn vouch(&self, worker: &WorkerId) -> Result<(), Error> {
+        self.inner.vouch(worker).await
+    }
+
+    /// The worker has ended well.
+    pub async fn stop_vouching(&self, worker: &WorkerId) -> Result<(), Error> {
+        self.inner.stop_vouching(worker).await
+    }
+
+    /// Workers whose processes are proven dead. It takes two looks that lie two seconds apart.
+    pub async fn dead_workers(&self) -> Result<Vec<WorkerId>, Error> {
+        self.inner.dead_workers().await
+    }
+
+    /// What a worker holds: tenant, job and version, as an [`Expire`](windlass_kernel::ops::Expire) names it.
+    pub async fn held_by(&self, worker: &WorkerId) -> Result<Vec<(TenantId, JobId, u64)>, Error> {
+        self.inner.held_by(worker).await
     }
 
     /// Is the database there, and can it be written to?

@@ -26,6 +26,7 @@ use super::{
     partitions,
     pipeline::{Ask, run},
     pool::Connector,
+    presence,
 };
 use crate::Error;
 
@@ -78,6 +79,14 @@ impl Wake {
         self.look_around.notify_one();
     }
 
+    pub(super) fn connector(&self) -> &Connector {
+        &self.connector
+    }
+
+    pub(super) fn config(&self) -> &Config {
+        &self.config
+    }
+
     fn bump(&self) {
         self.ready.send_modify(|count| *count = count.wrapping_add(1));
     }
@@ -86,7 +95,9 @@ impl Wake {
 /// Starts what a node does in the background.
 pub(super) fn start(inner: &Arc<Inner>) -> Vec<JoinHandle<()>> {
     let (listening, telling, looking) = (inner.clone(), inner.clone(), inner.clone());
+    let attending = inner.clone();
     vec![
+        tokio::spawn(async move { presence::attend(&attending).await }),
         tokio::spawn(async move { listen(&listening).await }),
         tokio::spawn(async move { tell_others(&telling).await }),
         tokio::spawn(async move { look_after(&looking).await }),
@@ -114,7 +125,7 @@ async fn listen(inner: &Arc<Inner>) {
 }
 
 /// The task of a connection, which ends with whoever waits for it.
-struct Ended(JoinHandle<()>);
+pub(super) struct Ended(pub(super) JoinHandle<()>);
 
 impl Future for Ended {
     type Output = ();

@@ -5,5 +5,6 @@
 mod common;
 mod nodes;
 mod open;
+mod presence;
 mod sql_function;
 mod tls;

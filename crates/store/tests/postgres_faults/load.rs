@@ -85,9 +85,8 @@ impl Load {
         let (ledger, stop) = (Arc::<Mutex<Ledger>>::default(), Arc::<AtomicBool>::default());
         let start = |number: u128| {
             let store = stores[usize::try_from(number).unwrap() % stores.len()].clone();
-            let worker =
-                Worker { store, number, ledger: ledger.clone(), stop: stop.clone(), claims: 0 };
-            runtime.spawn(worker.run())
+            let (ledger, stop) = (ledger.clone(), stop.clone());
+            runtime.spawn(Worker { store, number, ledger, stop, made: 0, claims: 0 }.run())
         };
         let workers = (1..=workers).map(start).collect();
         Self { ledger, stop, workers }
@@ -122,23 +121,27 @@ struct Worker {
     number: u128,
     ledger: Arc<Mutex<Ledger>>,
     stop: Arc<AtomicBool>,
+    made: u128,
     claims: u128,
 }
 
 impl Worker {
     async fn run(mut self) {
-        let mut next = self.number << 64;
         while !self.stop.load(Ordering::SeqCst) {
-            let made = [next + 1, next + 2, next + 3];
-            next += 10;
+            let made = [self.new_id(), self.new_id(), self.new_id()];
             self.enqueue(&made).await;
             self.cancel(made[2]).await;
             let held = self.claim().await;
             for dlq_id in self.settle(&held).await {
-                next += 1;
-                self.requeue(dlq_id, next + 5).await;
+                let id = self.new_id();
+                self.requeue(dlq_id, id).await;
             }
         }
+    }
+
+    fn new_id(&mut self) -> u128 {
+        self.made += 1;
+        (self.number << 64) + self.made
     }
 
     async fn enqueue(&self, ids: &[u128]) {

@@ -2,13 +2,19 @@
 
 use std::time::{Duration, Instant};
 
+use tokio::time::timeout;
 use windlass_kernel::JobId;
 use windlass_store::{Store as _, Write, postgres::tokio_postgres::NoTls};
-use windlass_testkit::postgres::{Cluster, Options};
+use windlass_testkit::{
+    postgres::{Cluster, Options},
+    random::{self, Chance},
+};
 
 use crate::{
     common::{postgres::SchemaHome, *},
-    load::node,
+    count,
+    judge::judge,
+    load::{Ledger, node},
 };
 
 fn one(number: u128) -> std::sync::Arc<Vec<Write>> {
@@ -83,7 +89,7 @@ fn a_partition_that_cannot_be_made_spoils_no_connection() {
     home.sql().run("SELECT setval('log_seq', 1024::bigint * 65536 + 1024)");
     let begun = Instant::now();
     let mut failed = Vec::new();
-    while begun.elapsed() < Duration::from_secs(8) {
+    while begun.elapsed() < Duration::from_millis(6_500) {
         let id = JobId::from_u128(1);
         if let Err(error) = runtime.block_on(store.job(id)) {
             failed.push(format!("{error:?}"));
@@ -93,4 +99,43 @@ fn a_partition_that_cannot_be_made_spoils_no_connection() {
     drop(other);
     assert!(failed.is_empty(), "{} reads failed, the first with {}", failed.len(), failed[0]);
     runtime.block_on(store.commit(one(2))).unwrap();
+}
+
+/// A caller that does not wait for its answer takes its connection with it, whatever that was at. It asks again
+/// under the same identity.
+#[test]
+fn callers_who_give_up_do_nothing_twice_and_use_up_no_connection() {
+    let mut chance = Chance::new(u64::from_be_bytes(random::seed()[..8].try_into().unwrap()));
+    let mut home = SchemaHome::new();
+    home.options.connections = 4;
+    let runtime = runtime(2);
+    let store = node(&runtime, &home.options);
+    let (mut ledger, mut given_up) = (Ledger::default(), 0);
+    let mut told = |write: Write| {
+        let writes = std::sync::Arc::new(vec![write]);
+        // Longer from time to time, so that it ends.
+        for times in 1.. {
+            let patience = Duration::from_micros(chance.below(times * 10_000));
+            let commit = store.commit(writes.clone());
+            match runtime.block_on(async { timeout(patience, commit).await }) {
+                Ok(told) => return told.unwrap().remove(0).unwrap(),
+                Err(_) => given_up += 1,
+            }
+        }
+        unreachable!("patience has no end")
+    };
+    for number in 1..=u128::from(count(15, 300)) {
+        ledger.asked.insert(number);
+        told(write(enqueue(number, plain())));
+        ledger.made.insert(number);
+        for granted in granted(&told(claim_many("w1", number, 1))) {
+            let (id, epoch) = (granted.job.id, granted.job.epoch);
+            assert_eq!(ledger.granted.insert((id.as_u128(), epoch.get()), number), None);
+            let settled = answer(&told(write(settle(id, epoch, succeeded()))));
+            ledger.settled.insert((id.as_u128(), epoch.get()), settled.state);
+        }
+    }
+    println!("{given_up} were given up");
+    assert!(given_up > 20 && ledger.settled.len() > 10, "too little to prove anything");
+    judge(&home, &ledger);
 }

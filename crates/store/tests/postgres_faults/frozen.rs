@@ -80,7 +80,7 @@ fn busy(round: u128) -> Vec<Write> {
 #[test]
 fn wherever_a_commit_loses_its_server_the_caller_is_answered() {
     let runtime = runtime(2);
-    let step = usize::try_from(count(3, 1)).unwrap();
+    let step = usize::try_from(count(5, 1)).unwrap();
     let mut callers = Vec::new();
     for messages in (0..=75).step_by(step) {
         let behind = Behind::new(&runtime);

@@ -13,11 +13,11 @@ use std::{
 
 use tokio::{runtime::Runtime, task::JoinHandle, time::sleep};
 use windlass_kernel::{
-    By, DlqId, Epoch, Jitter, JobId, State,
+    Answer, By, DlqId, Epoch, Jitter, JobId, State,
     ops::{Cancel, Outcome, Requeue, Settle},
 };
 use windlass_store::{
-    Error, Replies, Store, Write,
+    Error, Replies, Reply, Store, Write,
     postgres::{Options, Postgres},
 };
 
@@ -85,9 +85,8 @@ impl Load {
         let (ledger, stop) = (Arc::<Mutex<Ledger>>::default(), Arc::<AtomicBool>::default());
         let start = |number: u128| {
             let store = stores[usize::try_from(number).unwrap() % stores.len()].clone();
-            let worker =
-                Worker { store, number, ledger: ledger.clone(), stop: stop.clone(), claims: 0 };
-            runtime.spawn(worker.run())
+            let (ledger, stop) = (ledger.clone(), stop.clone());
+            runtime.spawn(Worker { store, number, ledger, stop, made: 0, claims: 0 }.run())
         };
         let workers = (1..=workers).map(start).collect();
         Self { ledger, stop, workers }
@@ -122,32 +121,36 @@ struct Worker {
     number: u128,
     ledger: Arc<Mutex<Ledger>>,
     stop: Arc<AtomicBool>,
+    made: u128,
     claims: u128,
 }
 
 impl Worker {
     async fn run(mut self) {
-        let mut next = self.number << 64;
         while !self.stop.load(Ordering::SeqCst) {
-            let made = [next + 1, next + 2, next + 3];
-            next += 10;
+            let made = [self.new_id(), self.new_id(), self.new_id()];
             self.enqueue(&made).await;
             self.cancel(made[2]).await;
             let held = self.claim().await;
             for dlq_id in self.settle(&held).await {
-                next += 1;
-                self.requeue(dlq_id, next + 5).await;
+                let id = self.new_id();
+                self.requeue(dlq_id, id).await;
             }
         }
+    }
+
+    fn new_id(&mut self) -> u128 {
+        self.made += 1;
+        (self.number << 64) + self.made
     }
 
     async fn enqueue(&self, ids: &[u128]) {
         self.ledger.lock().unwrap().asked.extend(ids);
         let writes = ids.iter().map(|id| write(enqueue(*id, plain()))).collect();
-        let replies = self.until_told(writes).await;
+        let told = self.until_told(writes).await;
         let mut ledger = self.ledger.lock().unwrap();
-        for (id, reply) in ids.iter().zip(replies) {
-            assert_eq!(answer(&reply.unwrap()).job_id.as_u128(), *id);
+        for (id, reply) in ids.iter().zip(&told.replies) {
+            assert_eq!(told.answer(reply.as_ref().unwrap()).job_id.as_u128(), *id);
             ledger.made.insert(*id);
         }
     }
@@ -158,7 +161,7 @@ impl Worker {
         let job_id = JobId::from_u128(id);
         let (force, grace, reason) = (true, Duration::ZERO, None);
         let cancel = Cancel { job_id, force, grace, reason, by: person("ann") };
-        let reply = self.until_told(vec![write(cancel)]).await.remove(0);
+        let reply = self.until_told(vec![write(cancel)]).await.replies.remove(0);
         if reply.is_ok_and(|reply| answer(&reply).state == State::Cancelled) {
             self.ledger.lock().unwrap().cancelled.insert(id);
         }
@@ -168,7 +171,7 @@ impl Worker {
         self.claims += 1;
         let claim = (self.number << 64) + self.claims;
         let wanted = claim_many(&format!("w{}", self.number), claim, 3);
-        let got = granted(&self.until_told(vec![wanted]).await.remove(0).unwrap());
+        let got = granted(&self.until_told(vec![wanted]).await.replies.remove(0).unwrap());
         let mut ledger = self.ledger.lock().unwrap();
         for granted in &got {
             let grant = (granted.job.id.as_u128(), granted.job.epoch.get());
@@ -187,12 +190,12 @@ impl Worker {
             write(Settle { job_id, epoch, by, outcome, stats: None, jitter: Jitter::NONE })
         };
         let mut letters = Vec::new();
-        let replies = self.until_told(held.iter().map(settle).collect()).await;
+        let told = self.until_told(held.iter().map(settle).collect()).await;
         let mut ledger = self.ledger.lock().unwrap();
-        for ((id, epoch), reply) in held.iter().zip(replies) {
+        for ((id, epoch), reply) in held.iter().zip(&told.replies) {
             // Another worker may have cancelled it.
             let Ok(reply) = reply else { continue };
-            let answer = answer(&reply);
+            let answer = told.answer(reply);
             ledger.settled.insert((id.as_u128(), epoch.get()), answer.state);
             letters.extend(answer.dlq_id);
         }
@@ -203,24 +206,40 @@ impl Worker {
         self.ledger.lock().unwrap().asked.insert(id);
         let new_job_id = JobId::from_u128(id);
         let requeue = Requeue { dlq_id, new_job_id, payload: None, by: person("ann") };
-        let reply = self.until_told(vec![write(requeue)]).await.remove(0).unwrap();
-        assert_eq!(answer(&reply).job_id, new_job_id);
+        let told = self.until_told(vec![write(requeue)]).await;
+        assert_eq!(told.answer(told.replies[0].as_ref().unwrap()).job_id, new_job_id);
         self.ledger.lock().unwrap().requeued.insert(dlq_id.as_u128(), id);
     }
 
     /// Asks for the same until there is an answer.
-    async fn until_told(&self, writes: Vec<Write>) -> Replies {
+    async fn until_told(&self, writes: Vec<Write>) -> Told {
         let (writes, begun) = (Arc::new(writes), Instant::now());
-        loop {
+        for asks in 1.. {
             let asked = Instant::now();
             let told = self.store.commit(writes.clone()).await;
             self.ledger.lock().unwrap().note(&told, asked.elapsed());
             match told {
-                Ok(replies) => return replies,
+                Ok(replies) => return Told { replies, asks },
                 Err(error) => assert!(begun.elapsed() < PATIENCE, "still {error:?}"),
             }
             sleep(Duration::from_millis(5)).await;
         }
+        unreachable!("patience ends")
+    }
+}
+
+/// What a worker was told, and how often it had to ask.
+struct Told {
+    replies: Replies,
+    asks: u32,
+}
+
+impl Told {
+    /// An answer. Who asked once is not told that it was done before: then the store did it twice.
+    fn answer(&self, reply: &Reply) -> Answer {
+        let answer = answer(reply);
+        assert!(self.asks > 1 || !answer.recorded, "it was done twice: {answer:?}");
+        answer
     }
 }
 

@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod constraints;
 mod nodes;
 mod open;
 mod presence;

@@ -7,5 +7,6 @@ mod constraints;
 mod nodes;
 mod open;
 mod presence;
+mod schema;
 mod sql_function;
 mod tls;

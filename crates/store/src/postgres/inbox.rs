@@ -73,9 +73,7 @@ pub(super) const ROWS_MAX: usize = 500;
 /// One node promotes at a time, so that rows keep their order and each is taken once. A statement of its own:
 /// what is read after it is read with the lock, and not before.
 const PROMOTES: &str = "
-    SELECT set_config('windlass.promotes', (
-        CASE WHEN EXISTS (SELECT FROM inbox) THEN pg_try_advisory_xact_lock($1, $2) ELSE false END
-    )::text, true)";
+    SELECT set_config('windlass.promotes', pg_try_advisory_xact_lock($1, $2)::text, true)";
 
 /// Nothing, for whoever does not have the lock.
 const WAITING: &str = "
@@ -97,18 +95,6 @@ pub(super) struct Take {
 
 impl Take {
     pub(super) const NONE: Self = Self { rows_max: 0, waits: false };
-
-    /// The statements that [`Batch::take`] expects the rows of.
-    pub(super) fn asks(self, asks: &mut Vec<Ask>, lock: (i32, i32)) {
-        if self.waits {
-            asks.push(Ask::new(LOCK).with(lock.0).with(lock.1));
-        }
-        if self.rows_max > 0 {
-            let limit = i64::try_from(self.rows_max).unwrap_or(i64::MAX);
-            asks.push(Ask::new(PROMOTES).with(lock.0).with(lock.1));
-            asks.push(Ask::new(WAITING).with(limit));
-        }
-    }
 }
 
 /// Rows of the inbox that one commit promotes, in order.
@@ -126,24 +112,32 @@ struct Taken {
 }
 
 impl Batch {
-    pub(super) fn take(rows: &mut impl Iterator<Item = Vec<Row>>, take: Take) -> Self {
+    /// Loads the rows that are next, if nobody else promotes.
+    pub(super) async fn load(
+        client: &ClientWrapper,
+        take: Take,
+        lock: (i32, i32),
+    ) -> PgResult<Self> {
         let mut batch = Batch::default();
-        if take.waits {
-            rows.next();
-        }
         if take.rows_max == 0 {
-            return batch;
+            return Ok(batch);
         }
-        rows.next();
-        for row in rows.next().unwrap_or_default() {
-            let seq = row.get(0);
+        let mut asks = Vec::new();
+        if take.waits {
+            asks.push(Ask::new(LOCK).with(lock.0).with(lock.1));
+        }
+        asks.push(Ask::new(PROMOTES).with(lock.0).with(lock.1));
+        let limit = i64::try_from(take.rows_max).unwrap_or(i64::MAX);
+        asks.push(Ask::new(WAITING).with(limit));
+        for row in run(client, &asks).await?.pop().unwrap_or_default() {
+            let seq = row.try_get(0)?;
             match op_of(&row) {
                 Ok(op) => batch.requests.push(Taken { seq, op }),
                 Err(why) => batch.unreadable.push((seq, why)),
             }
         }
         batch.is_full = batch.rows() == take.rows_max;
-        batch
+        Ok(batch)
     }
 
     /// How many writes it has.

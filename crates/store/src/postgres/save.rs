@@ -116,8 +116,13 @@ const APPEND: &str = "
     SELECT seq, tenant, $2, count, events
     FROM unnest($1::bigint[], $3::text[], $4::int[], $5::text[]) AS v (seq, tenant, count, events)";
 
-/// Held until the commit is durable: whoever comes next sees what was numbered before.
-const LOCK_FEED: &str = "SELECT pg_advisory_xact_lock($1, $2)";
+/// The lock is held until the commit is durable: whoever comes next sees what was numbered before.
+///
+/// It comes with a last look: an insert may have waited for retention to forget a job of the same id, while the
+/// log still speaks of it. As a statement of its own it sees what was committed meanwhile.
+const LOCK_FEED: &str = "
+    SELECT pg_advisory_xact_lock($1, $2),
+        expect((SELECT count(*) FROM pruned WHERE id = ANY($3::uuid[])), 0)";
 
 const NUMBER: &str = "
     INSERT INTO feed (first, seq, count, at)
@@ -140,9 +145,17 @@ impl LogRows {
     }
 
     /// Gives the rows their places in the feed. It is the last thing before the commit.
-    pub(super) fn number(&self, asks: &mut Vec<Ask>, lock: (i32, i32), now: Timestamp) {
+    pub(super) fn number(
+        &self,
+        asks: &mut Vec<Ask>,
+        changes: &Changes,
+        lock: (i32, i32),
+        now: Timestamp,
+    ) {
         if !self.seqs.is_empty() {
-            asks.push(Ask::new(LOCK_FEED).with(lock.0).with(lock.1));
+            let made = changes.created.iter().map(|(id, _)| Uuid(id.as_u128()));
+            let made: Vec<Uuid> = made.collect();
+            asks.push(Ask::new(LOCK_FEED).with(lock.0).with(lock.1).with(made));
             let number = Ask::new(NUMBER).with(self.seqs.clone()).with(self.counts.clone());
             asks.push(number.with(Time(now)));
         }
@@ -265,11 +278,6 @@ const INSERT: &str = "
         created_at, task_id, scope, key, payload_digest, trace_made, trace_id, options, payload,
         payload_of)";
 
-/// An insert may have waited for retention to forget a job of the same id, while the log still speaks of it. A
-/// statement of its own, so that it sees what was committed meanwhile.
-const NOT_FORGOTTEN: &str =
-    "SELECT expect((SELECT count(*) FROM pruned WHERE id = ANY($1::uuid[])), 0)";
-
 const INSERT_CHILDREN: &str =
     "INSERT INTO children (parent, id) SELECT * FROM unnest($1::uuid[], $2::uuid[])";
 
@@ -355,9 +363,7 @@ async fn insert_jobs(
             children.push(Uuid(id.as_u128()));
         }
     }
-    let ids = moving.ids.clone();
     asks.push(fixed.add_to(moving.ask(INSERT)));
-    asks.push(Ask::new(NOT_FORGOTTEN).with(ids));
     if !parents.is_empty() {
         asks.push(Ask::new(INSERT_CHILDREN).with(parents).with(children));
     }

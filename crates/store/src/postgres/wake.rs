@@ -7,7 +7,10 @@
 use std::{
     future::Future,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -35,6 +38,8 @@ pub(super) struct Wake {
     ready: watch::Sender<u64>,
     untold: Notify,
     look_around: Notify,
+    /// Does any other node listen, as of the last look?
+    has_others: AtomicBool,
     channel: String,
     config: Config,
     connector: Connector,
@@ -58,6 +63,7 @@ impl Wake {
             ready: watch::Sender::new(0),
             untold: Notify::new(),
             look_around: Notify::new(),
+            has_others: AtomicBool::new(true),
             channel: format!("windlass_{}", options.schema),
             config: options.config.clone(),
             connector,
@@ -71,7 +77,9 @@ impl Wake {
     /// Jobs became ready here.
     pub(super) fn tell(&self) {
         self.bump();
-        self.untold.notify_one();
+        if self.has_others.load(Ordering::Relaxed) {
+            self.untold.notify_one();
+        }
     }
 
     /// Something else has changed that has to be looked after.
@@ -115,7 +123,11 @@ async fn listen(inner: &Arc<Inner>) {
         };
         let wake = &inner.wake;
         if let Ok((client, task)) = wake.connector.alone(&wake.config, hear).await {
-            let listen = format!("LISTEN \"{}\"", wake.channel);
+            let (class, id) = inner.listeners_lock();
+            let listen = format!(
+                "LISTEN \"{}\"; SELECT pg_advisory_lock_shared({class}, {id})",
+                wake.channel
+            );
             if client.batch_execute(&listen).await.is_ok() {
                 let _ = Ended(task).await;
             }
@@ -176,6 +188,7 @@ async fn look_after(inner: &Inner) {
         if looked.elapsed() >= LOOK {
             looked = Instant::now();
             inner.wake.bump();
+            inner.look_for_others().await;
             let lock = inner.feed_lock;
             let ahead = async |client: &ClientWrapper| -> PgResult<()> {
                 Ok(partitions::look_ahead(client, lock).await?)
@@ -192,6 +205,30 @@ async fn look_after(inner: &Inner) {
                     .map(drop)?)
             };
             let _ = inner.with_client(clear).await;
+        }
+    }
+}
+
+/// Everyone who listens holds this lock, together with the others.
+const LISTENERS: &str = "
+    SELECT count(*) > 1 FROM pg_locks
+    WHERE locktype = 'advisory' AND classid = $1::bigint::oid AND objid = $2::bigint::oid AND granted";
+
+impl Inner {
+    fn listeners_lock(&self) -> (i32, i32) {
+        (self.feed_lock.0 + 6, self.feed_lock.1)
+    }
+
+    /// A node that is alone tells nobody, and saves itself the trouble.
+    async fn look_for_others(&self) {
+        let (class, id) = self.listeners_lock();
+        let unsigned = |number: i32| i64::from(number.cast_unsigned());
+        let look = async |client: &ClientWrapper| -> PgResult<bool> {
+            let ask = Ask::new(LISTENERS).with(unsigned(class)).with(unsigned(id));
+            Ok(run(client, &[ask]).await?[0][0].try_get(0)?)
+        };
+        if let Ok(has_others) = self.with_client(look).await {
+            self.wake.has_others.store(has_others, Ordering::Relaxed);
         }
     }
 }

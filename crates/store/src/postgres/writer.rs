@@ -40,17 +40,21 @@ const RESOLVE_MAX: Duration = Duration::from_secs(15);
 const BEGIN: &str = "BEGIN";
 const COMMIT: &str = "COMMIT";
 const ROLLBACK: &str = "ROLLBACK";
-const NAME_COMMIT: &str = "INSERT INTO commits (id) VALUES ($1)";
 
-/// What the database knows and a commit has to: asked last, when all locks are there.
+const NOTE_COMMIT: &str = "INSERT INTO commits (id) VALUES ($1)";
+
+/// Names the commit, and tells what the database knows and a commit has to: asked last, when all locks are
+/// there. The transaction has its id before it takes numbers of the log, which `partitions` relies on.
 const MOMENT: &str = "
-    SELECT clock_timestamp(),
+    WITH named AS (INSERT INTO commits (id) VALUES ($1))
+    SELECT pg_current_xact_id()::xid,
+        nextval('log_seq'),
+        clock_timestamp(),
         (SELECT at FROM feed ORDER BY first DESC LIMIT 1),
         (SELECT value::bigint FROM meta WHERE name = 'incarnation'),
-        nextval('log_seq'),
-        pg_current_xact_id()::xid,
         (SELECT coalesce(max(id), 0) FROM job_groups),
-        (SELECT id FROM pruned ORDER BY id DESC LIMIT 1)";
+        (SELECT id FROM pruned ORDER BY id DESC LIMIT 1),
+        EXISTS (SELECT FROM inbox)";
 
 /// What the first trip tells about the moment.
 struct Moment {
@@ -60,6 +64,7 @@ struct Moment {
     transaction: Xid,
     newest_group: i32,
     last_pruned: Option<JobId>,
+    has_inbox: bool,
 }
 
 /// How a try ended.
@@ -212,7 +217,7 @@ impl Inner {
     /// it. A later commit is told only when the standby has both.
     async fn confirm(&self) -> PgResult<()> {
         let mut client = self.client().await?;
-        let note = Ask::new(NAME_COMMIT).with(Uuid(super::random_id()));
+        let note = Ask::new(NOTE_COMMIT).with(Uuid(super::random_id()));
         let noted = self.within(run(client.get(), &[note])).await;
         if noted.is_ok() {
             client.give_back();
@@ -273,18 +278,15 @@ impl Attempt<'_> {
         let mut claims = Claims::of(writes, &store.names);
         let first = FirstLoad::of(writes, &needs, &work, self.trusts);
         let clock = store.clock.as_ref().map(|clock| clock());
-        let mut asks = vec![Ask::new(BEGIN), Ask::new(NAME_COMMIT).with(Uuid(self.commit_id))];
-        self.take.asks(&mut asks, store.inbox_lock());
+        let mut asks = vec![Ask::new(BEGIN)];
         first.asks(&mut asks);
         claims.asks(&mut asks, clock);
-        asks.push(Ask::new(MOMENT));
+        asks.push(Ask::new(MOMENT).with(Uuid(self.commit_id)));
         let found = match run(client, &asks).await.map_err(Failure::from) {
             Err(error) if error.is_conflict_of("commits_pkey") => return Ok(Tried::WasDone),
             found => found?,
         };
-        let mut rows = found.into_iter().skip(2);
-        let inbox = inbox::Batch::take(&mut rows, self.take);
-        self.promoting = inbox.rows();
+        let mut rows = found.into_iter().skip(1);
         let jobs = first.take(&mut rows, &mut work)?;
         claims.take(&mut rows)?;
         let moment = rows.next().unwrap_or_default();
@@ -293,6 +295,12 @@ impl Attempt<'_> {
         work.set.set_incarnation(moment.incarnation);
         work.bring_up_to_date();
         load_rest(&mut work, &store.names, &needs).await?;
+        let inbox = if moment.has_inbox || self.take.waits {
+            inbox::Batch::load(client, self.take, store.inbox_lock()).await?
+        } else {
+            inbox::Batch::default()
+        };
+        self.promoting = inbox.rows();
         let joined;
         let writes = if inbox.len() == 0 {
             writes
@@ -344,7 +352,7 @@ impl Attempt<'_> {
         }
         if self.take.rows_max > 0
             && replies[inbox.len()..].iter().any(is_refused)
-            && (inbox.is_full() || inbox.rows() == 0 && inbox::is_used(client).await?)
+            && (inbox.is_full() || inbox.rows() == 0 && moment.has_inbox)
         {
             return Ok(Tried::InboxFirst);
         }
@@ -395,7 +403,7 @@ impl Attempt<'_> {
             asks.push(Ask::new(NOTE_CLAIMS).with(new_claims).with(Time(now)));
         }
         let is_idle = asks.is_empty();
-        log.number(&mut asks, store.feed_lock, now);
+        log.number(&mut asks, &changes, store.feed_lock, now);
         for (place, ids) in granted {
             replies[place] = Some(Ok(Reply::Granted(load_grants(client, ids, &rows).await?)));
         }
@@ -557,20 +565,21 @@ impl Moment {
     ) -> PgResult<Self> {
         let row = rows.first().ok_or_else(|| Failure::damaged("there is no moment"))?;
         // The clock never goes back, whatever the server's does.
-        let last = time_or_none(row, 1)?.unwrap_or(Timestamp::from_micros(0));
+        let last = time_or_none(row, 3)?.unwrap_or(Timestamp::from_micros(0));
         let seen = work.set.rows().map(|row| row.job.updated_at).max();
         let clock = match clock {
             Some(clock) => clock,
-            None => time_of(row, 0)?,
+            None => time_of(row, 2)?,
         };
-        let incarnation = u32::try_from(number(row, 2)?).unwrap_or(u32::MAX);
+        let incarnation = u32::try_from(number(row, 4)?).unwrap_or(u32::MAX);
         Ok(Self {
             now: clock.max(last).max(seen.unwrap_or(last)),
             incarnation,
-            block: Block::new(row.try_get(3)?),
-            transaction: row.try_get(4)?,
+            block: Block::new(row.try_get(1)?),
+            transaction: row.try_get(0)?,
             newest_group: row.try_get(5)?,
             last_pruned: row.try_get::<_, Option<Uuid>>(6)?.map(|id| JobId::from_u128(id.0)),
+            has_inbox: row.try_get(7)?,
         })
     }
 }

@@ -8,6 +8,9 @@ use windlass_kernel::JobId;
 use super::fake::*;
 use crate::committer::pending::{Lane, Pending, Waiting, jobs_of};
 
+/// Jobs, each with the mark of a write that names it.
+type Named = Vec<(JobId, u32)>;
+
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Settle(u8),
@@ -142,9 +145,9 @@ proptest! {
     ) {
         let mut pending = Pending::new(batch_max);
         let mut flying: Vec<Vec<Waiting<u32>>> = Vec::new();
-        let (mut came, mut left): (Vec<(JobId, u32)>, Vec<(JobId, u32)>) = (Vec::new(), Vec::new());
+        let (mut came, mut left): (Named, Named) = (Vec::new(), Vec::new());
         let (mut waits, mut taken) = (0, 0);
-        let jobs_of = |batch: &[Waiting<u32>]| -> Vec<(JobId, u32)> {
+        let jobs_of = |batch: &[Waiting<u32>]| -> Named {
             let mut named = Vec::new();
             for waiting in batch {
                 let jobs = waiting.jobs.into_iter().flatten();

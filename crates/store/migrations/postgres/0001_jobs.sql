@@ -289,6 +289,27 @@ BEGIN
     END IF;
 END $$;
 
+-- The last thing that a commit does: its log rows, and their places in the feed. In one call, because each
+-- statement of its own would be one more message that two processes are woken for.
+CREATE FUNCTION finish(
+    new_seqs bigint[], new_tenants text[], new_counts integer[], new_events text[], now_at timestamptz,
+    new_claims uuid[], new_jobs uuid[], lock_class integer, lock_id integer
+) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO claims (id, at) SELECT v.id, now_at FROM unnest(new_claims) AS v (id);
+    INSERT INTO log (seq, tenant, at, count, events)
+    SELECT v.seq, v.tenant, now_at, v.count, v.events
+    FROM unnest(new_seqs, new_tenants, new_counts, new_events) AS v (seq, tenant, count, events);
+    -- Held until the commit is durable: whoever comes next sees what was numbered before.
+    PERFORM pg_advisory_xact_lock(lock_class, lock_id);
+    -- An insert may have waited for retention to forget a job of the same id, while the log still speaks of it.
+    PERFORM expect(count(*), 0) FROM pruned WHERE id = ANY(new_jobs);
+    INSERT INTO feed (first, seq, count, at)
+    SELECT coalesce((SELECT f.first + f.count FROM feed f ORDER BY f.first DESC LIMIT 1), 1)
+            + sum(v.count) OVER (ORDER BY v.place) - v.count, v.seq, v.count, now_at
+    FROM unnest(new_seqs, new_counts) WITH ORDINALITY AS v (seq, count, place);
+END $$;
+
 -- Greets the server that a new connection leads to. If it is not the one that was met before (another cluster,
 -- or another timeline of it: a backup was restored, or a standby took over), or if this table is not the one that
 -- it was (a dump was restored, or the database was copied), a new incarnation begins, so that no epoch is granted

@@ -3,7 +3,7 @@
 //! What a claim takes it locks, and what another transaction has locked it leaves alone. The usual claim names
 //! one group: then its jobs are asked for and locked together with everything else that the commit loads.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 
 use tokio_postgres::Row;
 use windlass_kernel::{
@@ -33,8 +33,6 @@ pub(super) struct Claims<'a> {
     direct: Option<Direct>,
     /// Claims that were granted something before.
     repeated: HashSet<u128>,
-    /// Jobs that are held alone, by worker.
-    alone: HashMap<WorkerId, Vec<JobId>>,
 }
 
 /// All claims want the same, and it is one group.
@@ -51,14 +49,6 @@ struct Direct {
 
 /// One statement locks no more jobs than this.
 const LOCK_MAX: usize = 5_000;
-
-const REPEATED: &str = "SELECT id FROM claims WHERE id = ANY($1)";
-
-/// Served by the index `jobs_alone`.
-const ALONE: &str = "
-    SELECT j.id, s.worker FROM sessions s
-    JOIN jobs j ON j.lease_session = s.id AND get_byte(j.lease, 48) = 1
-    WHERE s.worker = ANY($1) AND j.lease_session IS NOT NULL";
 
 /// Served by the index `jobs_ready`.
 const READY: &str = concat!(
@@ -109,17 +99,22 @@ impl<'a> Claims<'a> {
         Self { wanted, direct, ..Self::default() }
     }
 
+    /// The ids of the claims.
+    pub(super) fn ids(&self) -> Vec<Uuid> {
+        self.wanted.iter().map(|it| Uuid(it.claim_id.as_u128())).collect()
+    }
+
+    /// These were granted something before.
+    pub(super) fn are_repeated(&mut self, ids: Vec<Uuid>) {
+        self.repeated = ids.into_iter().map(|id| id.0).collect();
+    }
+
     /// The statements, which [`Claims::take`] expects the rows of. A clock that is not the database's says
     /// what time it is.
     pub(super) fn asks(&self, asks: &mut Vec<Ask>, now: Option<Timestamp>) {
         if self.wanted.is_empty() {
             return;
         }
-        let ids: Vec<Uuid> = self.wanted.iter().map(|it| Uuid(it.claim_id.as_u128())).collect();
-        asks.push(Ask::new(REPEATED).with(ids));
-        let workers: Vec<String> =
-            self.wanted.iter().map(|it| it.worker.as_str().to_owned()).collect();
-        asks.push(Ask::new(ALONE).with(workers));
         if let Some(direct) = &self.direct {
             asks.extend(direct.asks(now));
         }
@@ -129,12 +124,6 @@ impl<'a> Claims<'a> {
     pub(super) fn take(&mut self, rows: &mut impl Iterator<Item = Vec<Row>>) -> PgResult<()> {
         if self.wanted.is_empty() {
             return Ok(());
-        }
-        for row in rows.next().unwrap_or_default() {
-            self.repeated.insert(row.try_get::<_, Uuid>(0)?.0);
-        }
-        for row in rows.next().unwrap_or_default() {
-            self.alone.entry(text_of(&row, 1)?).or_default().push(id_of(&row, 0)?);
         }
         if let Some(direct) = &mut self.direct {
             let (ready, retries) =
@@ -206,8 +195,8 @@ impl<'a> Claims<'a> {
     }
 
     fn holds_alone(&self, worker: &WorkerId, work: &Work<'_>) -> bool {
-        let stored = self.alone.get(worker).into_iter().flatten();
-        stored.into_iter().any(|id| !work.set.contains(*id))
+        let known = work.session(worker).into_iter();
+        known.flat_map(|known| &known.alone).any(|id| !work.set.contains(*id))
             || work.held_here(worker).any(|job| job.lease.as_ref().is_some_and(|it| it.alone))
     }
 

@@ -112,16 +112,28 @@ const TASK_JOBS: &str = "
 /// A job that named no task has no task row, and its own id may still be named as one.
 const OWN_TASKS: &str = "SELECT tenant, id, attempt, state FROM jobs WHERE id = ANY($1)";
 
+/// The columns of a session, and the jobs that it holds alone, served by the index `jobs_alone`.
+macro_rules! session_columns {
+    () => {
+        "id, worker, until, renewals, lapses_at, ARRAY(
+            SELECT jobs.id FROM jobs
+            WHERE lease_session = sessions.id AND lease_session IS NOT NULL AND get_byte(lease, 48) = 1)"
+    };
+}
+pub(super) use session_columns;
+
 const SESSIONS: &str =
-    "SELECT id, worker, until, renewals, lapses_at FROM sessions WHERE worker = ANY($1)";
+    concat!("SELECT ", session_columns!(), " FROM sessions WHERE worker = ANY($1)");
 
 const SESSIONS_BY_ID: &str =
-    "SELECT id, worker, until, renewals, lapses_at FROM sessions WHERE id = ANY($1)";
+    concat!("SELECT ", session_columns!(), " FROM sessions WHERE id = ANY($1)");
 
 /// Sessions that are about to be renewed.
-const SESSIONS_LOCKED: &str = "
-    SELECT id, worker, until, renewals, lapses_at FROM sessions WHERE worker = ANY($1)
-    ORDER BY worker FOR UPDATE";
+const SESSIONS_LOCKED: &str = concat!(
+    "SELECT ",
+    session_columns!(),
+    " FROM sessions WHERE worker = ANY($1) ORDER BY worker FOR UPDATE"
+);
 
 /// What is asked first, with the beginning of the transaction.
 pub(super) struct FirstLoad {
@@ -347,13 +359,17 @@ pub(super) struct KnownSession {
     pub(super) session: Session,
     /// The last of its leases does not run out later.
     pub(super) lapses_at: Timestamp,
+    /// Jobs that it holds and that have to be alone.
+    pub(super) alone: Vec<JobId>,
 }
 
 impl KnownSession {
     pub(super) fn of(row: &Row) -> PgResult<Self> {
         let (worker, until) = (text_of(row, 1)?, time_of(row, 2)?);
         let session = Session { worker, until, renewals: number(row, 3)? };
-        Ok(Self { id: row.try_get(0)?, session, lapses_at: time_of(row, 4)? })
+        let alone: Vec<Uuid> = row.try_get(5)?;
+        let alone = alone.into_iter().map(|id| JobId::from_u128(id.0)).collect();
+        Ok(Self { id: row.try_get(0)?, session, lapses_at: time_of(row, 4)?, alone })
     }
 }
 

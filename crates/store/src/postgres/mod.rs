@@ -19,6 +19,7 @@ mod read;
 mod retention;
 mod save;
 mod thin;
+mod thread;
 mod types;
 mod wake;
 mod work;
@@ -34,7 +35,7 @@ use std::{
 };
 
 use deadpool_postgres::ClientWrapper;
-use tokio::{sync::watch, task::JoinHandle, time::timeout};
+use tokio::{sync::watch, time::timeout};
 pub use tokio_postgres;
 use windlass_kernel::{
     Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, TenantId, Timestamp,
@@ -51,6 +52,7 @@ use self::{
     names::Names,
     pool::{Borrowed, Pool},
     retention::Sweep,
+    thread::Thread,
     wake::Wake,
     work::Held,
 };
@@ -68,9 +70,11 @@ type PgResult<T> = Result<T, Failure>;
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// A store in a schema of a PostgreSQL database.
+///
+/// Dropping it closes its connections. What was asked for and not answered may or may not be done.
 pub struct Postgres {
     inner: Arc<Inner>,
-    tasks: Vec<JoinHandle<()>>,
+    thread: Thread,
 }
 
 /// What all calls share.
@@ -95,10 +99,23 @@ impl Postgres {
 
     /// Connects, brings the schema up to date and starts to listen.
     pub async fn open(options: Options) -> Result<Self, Error> {
-        let inner = Arc::new(open::open(options).await?);
-        inner.settle_in().await?;
-        let tasks = wake::start(&inner);
-        Ok(Self { inner, tasks })
+        let thread = Thread::start()?;
+        let open = async move {
+            let inner = Arc::new(open::open(options).await?);
+            inner.settle_in().await?;
+            wake::start(&inner);
+            Ok(inner)
+        };
+        Ok(Self { inner: thread.run(open).await?, thread })
+    }
+
+    /// Has it done on the thread of the store.
+    fn ask<T, F>(&self, call: impl FnOnce(Arc<Inner>) -> F) -> StoreFuture<'_, T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        Box::pin(self.thread.run(call(self.inner.clone())))
     }
 
     /// Changes whenever jobs may have become ready, here or on another node.
@@ -110,27 +127,51 @@ impl Postgres {
     /// ended too, and need not wait until its leases run out. It fails while another process that lives has said
     /// the same.
     pub async fn vouch(&self, worker: &WorkerId) -> Result<(), Error> {
-        self.inner.vouch(worker).await
+        let worker = worker.clone();
+        self.ask(|inner| async move { inner.vouch(&worker).await }).await
     }
 
     /// The worker has ended well.
     pub async fn stop_vouching(&self, worker: &WorkerId) -> Result<(), Error> {
-        self.inner.stop_vouching(worker).await
+        let worker = worker.clone();
+        self.ask(|inner| async move { inner.stop_vouching(&worker).await }).await
     }
 
     /// Workers whose processes are proven dead. It takes two looks that lie two seconds apart.
     pub async fn dead_workers(&self) -> Result<Vec<WorkerId>, Error> {
-        self.inner.dead_workers().await
+        self.ask(|inner| async move { inner.dead_workers().await }).await
     }
 
     /// What a worker holds: tenant, job and version, as an [`Expire`](windlass_kernel::ops::Expire) names it.
     pub async fn held_by(&self, worker: &WorkerId) -> Result<Vec<(TenantId, JobId, u64)>, Error> {
-        self.inner.held_by(worker).await
+        let worker = worker.clone();
+        self.ask(|inner| async move { inner.held_by(&worker).await }).await
     }
 
     /// Is the database there, and can it be written to?
     pub async fn health(&self) -> Result<(), Error> {
-        self.inner.with_client(async |client| open::look(client).await).await
+        let look = async |client: &ClientWrapper| open::look(client).await;
+        self.ask(|inner| async move { inner.with_client(look).await }).await
+    }
+}
+
+impl Inner {
+    /// A connection that is free.
+    async fn client(&self) -> PgResult<Borrowed> {
+        self.within(self.pool.get()).await
+    }
+
+    /// Reads something.
+    async fn with_client<T>(
+        &self,
+        read: impl AsyncFnOnce(&ClientWrapper) -> PgResult<T>,
+    ) -> Result<T, Error> {
+        let mut client = self.client().await.map_err(Failure::into_error)?;
+        let found = self.within(read(client.get())).await;
+        if found.as_ref().err().is_none_or(|error| !error.is_unknown()) {
+            client.give_back();
+        }
+        found.map_err(Failure::into_error)
     }
 
     /// Reads what belongs to a job. A job that is committed and still waits in the inbox is promoted first.
@@ -152,38 +193,12 @@ impl Postgres {
                 // It may have been promoted between the two.
                 read(client).await.map(Some)
             };
-            if let Some(found) = self.inner.with_client(look).await? {
+            if let Some(found) = self.with_client(look).await? {
                 return Ok(found);
             }
             // Each commit takes a bounded part of the inbox, so this ends.
-            self.inner.commit(&[]).await?;
+            self.commit(&[]).await?;
         }
-    }
-}
-
-impl Drop for Postgres {
-    fn drop(&mut self) {
-        self.tasks.iter().for_each(JoinHandle::abort);
-    }
-}
-
-impl Inner {
-    /// A connection that is free.
-    async fn client(&self) -> PgResult<Borrowed> {
-        self.within(self.pool.get()).await
-    }
-
-    /// Reads something.
-    async fn with_client<T>(
-        &self,
-        read: impl AsyncFnOnce(&ClientWrapper) -> PgResult<T>,
-    ) -> Result<T, Error> {
-        let mut client = self.client().await.map_err(Failure::into_error)?;
-        let found = self.within(read(client.get())).await;
-        if found.as_ref().err().is_none_or(|error| !error.is_unknown()) {
-            client.give_back();
-        }
-        found.map_err(Failure::into_error)
     }
 
     /// Waits for an answer, but not for ever.
@@ -232,89 +247,121 @@ impl Inner {
 
 impl Store for Postgres {
     fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {
-        Box::pin(async move { self.inner.commit(&writes).await })
+        self.ask(|inner| async move { inner.commit(&writes).await })
     }
 
     fn job(&self, id: JobId) -> StoreFuture<'_, Option<Job>> {
-        Box::pin(self.read_of(id, Option::is_none, async move |client| {
-            Ok(read::read_job(client, id).await?.map(|loaded| loaded.job))
-        }))
+        self.ask(move |inner| async move {
+            inner
+                .read_of(id, Option::is_none, async move |client| {
+                    Ok(read::read_job(client, id).await?.map(|loaded| loaded.job))
+                })
+                .await
+        })
     }
 
     fn payload(&self, id: JobId) -> StoreFuture<'_, Option<String>> {
-        Box::pin(
-            self.read_of(id, Option::is_none, async move |it| read::read_payload(it, id).await),
-        )
+        self.ask(move |inner| async move {
+            inner
+                .read_of(id, Option::is_none, async move |it| read::read_payload(it, id).await)
+                .await
+        })
     }
 
     fn outputs(&self, id: JobId) -> StoreFuture<'_, Vec<Output>> {
-        Box::pin(self.inner.with_client(async move |it| read::read_outputs(it, id).await))
+        self.ask(move |inner| async move {
+            inner.with_client(async move |it| read::read_outputs(it, id).await).await
+        })
     }
 
     fn events(&self, id: JobId) -> StoreFuture<'_, Vec<Event>> {
-        Box::pin(self.read_of(id, Vec::is_empty, async move |it| read::read_events(it, id).await))
+        self.ask(move |inner| async move {
+            inner.read_of(id, Vec::is_empty, async move |it| read::read_events(it, id).await).await
+        })
     }
 
     fn attempts(&self, id: JobId) -> StoreFuture<'_, Vec<Attempt>> {
-        Box::pin(self.read_of(id, Vec::is_empty, async move |it| read::read_attempts(it, id).await))
+        self.ask(move |inner| async move {
+            inner
+                .read_of(id, Vec::is_empty, async move |it| read::read_attempts(it, id).await)
+                .await
+        })
     }
 
     fn letter(&self, id: DlqId) -> StoreFuture<'_, Option<DeadLetter>> {
-        Box::pin(self.inner.with_client(async move |it| load::load_letter(it, id).await))
+        self.ask(move |inner| async move {
+            inner.with_client(async move |it| load::load_letter(it, id).await).await
+        })
     }
 
     fn approvals(&self, id: DlqId) -> StoreFuture<'_, Vec<Approval>> {
-        Box::pin(self.inner.with_client(async move |it| read::read_approvals(it, id).await))
+        self.ask(move |inner| async move {
+            inner.with_client(async move |it| read::read_approvals(it, id).await).await
+        })
     }
 
     fn open_jobs(&self) -> StoreFuture<'_, Vec<Job>> {
-        Box::pin(self.inner.with_client(async move |client| read::read_open_jobs(client).await))
+        self.ask(move |inner| async move {
+            inner.with_client(async move |client| read::read_open_jobs(client).await).await
+        })
     }
 
     fn jobs(&self, filter: JobFilter, cursor: Cursor) -> StoreFuture<'_, Page<Job>> {
-        Box::pin(self.inner.with_client(async move |it| read::read_jobs(it, &filter, cursor).await))
+        self.ask(move |inner| async move {
+            inner.with_client(async move |it| read::read_jobs(it, &filter, cursor).await).await
+        })
     }
 
     fn letters(&self, filter: LetterFilter, cursor: Cursor) -> StoreFuture<'_, Page<DeadLetter>> {
-        Box::pin(
-            self.inner.with_client(async move |it| read::read_letters(it, &filter, cursor).await),
-        )
+        self.ask(move |inner| async move {
+            inner.with_client(async move |it| read::read_letters(it, &filter, cursor).await).await
+        })
     }
 
     fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>> {
-        Box::pin(self.inner.with_client(async move |client| read::read_sessions(client).await))
+        self.ask(move |inner| async move {
+            inner.with_client(async move |client| read::read_sessions(client).await).await
+        })
     }
 
     fn oldest_ready(&self) -> StoreFuture<'_, Vec<OldestReady>> {
-        Box::pin(self.inner.with_client(async move |client| read::read_oldest_ready(client).await))
+        self.ask(move |inner| async move {
+            inner.with_client(async move |client| read::read_oldest_ready(client).await).await
+        })
     }
 
     fn feed(&self, after: u64, rows: u32) -> StoreFuture<'_, Vec<FeedEvent>> {
-        Box::pin(self.inner.with_client(async move |it| read::read_feed(it, after, rows).await))
+        self.ask(move |inner| async move {
+            inner.with_client(async move |it| read::read_feed(it, after, rows).await).await
+        })
     }
 
     fn inbox_result(&self, id: JobId) -> StoreFuture<'_, Option<InboxResult>> {
-        Box::pin(
-            self.read_of(id, Option::is_none, async move |it| inbox::read_result(it, id).await),
-        )
+        self.ask(move |inner| async move {
+            inner
+                .read_of(id, Option::is_none, async move |it| inbox::read_result(it, id).await)
+                .await
+        })
     }
 
     fn prune(&self, retention: Retention, max: usize) -> StoreFuture<'_, Pruned> {
-        Box::pin(async move { self.inner.prune(&retention, max).await })
+        self.ask(move |inner| async move { inner.prune(&retention, max).await })
     }
 
     fn raise_incarnation(&self) -> StoreFuture<'_, ()> {
-        Box::pin(async move {
+        self.ask(|inner| async move {
             let raise = async |client: &ClientWrapper| open::raise_incarnation(client).await;
-            let incarnation = self.inner.with_client(raise).await?;
-            self.inner.held().clear();
-            self.inner.incarnation.fetch_max(incarnation, Ordering::SeqCst);
+            let incarnation = inner.with_client(raise).await?;
+            inner.held().clear();
+            inner.incarnation.fetch_max(incarnation, Ordering::SeqCst);
             Ok(())
         })
     }
 
     fn counts(&self) -> StoreFuture<'_, Vec<(String, String, u64)>> {
-        Box::pin(self.inner.with_client(async move |client| read::read_counts(client).await))
+        self.ask(move |inner| async move {
+            inner.with_client(async move |client| read::read_counts(client).await).await
+        })
     }
 }
 

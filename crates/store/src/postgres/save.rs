@@ -111,54 +111,29 @@ pub(super) fn write_log(
     log_rows
 }
 
-const APPEND: &str = "
-    INSERT INTO log (seq, tenant, at, count, events)
-    SELECT seq, tenant, $2, count, events
-    FROM unnest($1::bigint[], $3::text[], $4::int[], $5::text[]) AS v (seq, tenant, count, events)";
-
-/// The lock is held until the commit is durable: whoever comes next sees what was numbered before.
-///
-/// It comes with a last look: an insert may have waited for retention to forget a job of the same id, while the
-/// log still speaks of it. As a statement of its own it sees what was committed meanwhile.
-const LOCK_FEED: &str = "
-    SELECT pg_advisory_xact_lock($1, $2),
-        expect((SELECT count(*) FROM pruned WHERE id = ANY($3::uuid[])), 0)";
-
-const NUMBER: &str = "
-    INSERT INTO feed (first, seq, count, at)
-    SELECT coalesce((SELECT first + count FROM feed ORDER BY first DESC LIMIT 1), 1)
-            + sum(v.count) OVER (ORDER BY v.place) - v.count, v.seq, v.count, $3
-    FROM unnest($1::bigint[], $2::int[]) WITH ORDINALITY AS v (seq, count, place)";
+const FINISH: &str = "SELECT finish($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 
 impl LogRows {
-    pub(super) fn asks(&self, asks: &mut Vec<Ask>, now: Timestamp) {
-        if !self.seqs.is_empty() {
-            asks.push(
-                Ask::new(APPEND)
-                    .with(self.seqs.clone())
-                    .with(Time(now))
-                    .with(self.tenants.clone())
-                    .with(self.counts.clone())
-                    .with(self.texts.clone()),
-            );
-        }
-    }
-
-    /// Gives the rows their places in the feed. It is the last thing before the commit.
-    pub(super) fn number(
-        &self,
-        asks: &mut Vec<Ask>,
+    /// Appends the rows, and gives them their places in the feed. It is the last thing before the commit. What
+    /// claims were granted something is noted with it.
+    pub(super) fn finish(
+        self,
         changes: &Changes,
+        claims: Vec<Uuid>,
         lock: (i32, i32),
         now: Timestamp,
-    ) {
-        if !self.seqs.is_empty() {
-            let made = changes.created.iter().map(|(id, _)| Uuid(id.as_u128()));
-            let made: Vec<Uuid> = made.collect();
-            asks.push(Ask::new(LOCK_FEED).with(lock.0).with(lock.1).with(made));
-            let number = Ask::new(NUMBER).with(self.seqs.clone()).with(self.counts.clone());
-            asks.push(number.with(Time(now)));
-        }
+    ) -> Ask {
+        let made: Vec<Uuid> = changes.created.iter().map(|(id, _)| Uuid(id.as_u128())).collect();
+        Ask::new(FINISH)
+            .with(self.seqs)
+            .with(self.tenants)
+            .with(self.counts)
+            .with(self.texts)
+            .with(Time(now))
+            .with(claims)
+            .with(made)
+            .with(lock.0)
+            .with(lock.1)
     }
 }
 

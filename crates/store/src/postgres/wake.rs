@@ -100,16 +100,14 @@ impl Wake {
     }
 }
 
-/// Starts what a node does in the background.
-pub(super) fn start(inner: &Arc<Inner>) -> Vec<JoinHandle<()>> {
+/// Starts what a node does in the background, until its runtime ends.
+pub(super) fn start(inner: &Arc<Inner>) {
     let (listening, telling, looking) = (inner.clone(), inner.clone(), inner.clone());
     let attending = inner.clone();
-    vec![
-        tokio::spawn(async move { presence::attend(&attending).await }),
-        tokio::spawn(async move { listen(&listening).await }),
-        tokio::spawn(async move { tell_others(&telling).await }),
-        tokio::spawn(async move { look_after(&looking).await }),
-    ]
+    tokio::spawn(async move { presence::attend(&attending).await });
+    tokio::spawn(async move { listen(&listening).await });
+    tokio::spawn(async move { tell_others(&telling).await });
+    tokio::spawn(async move { look_after(&looking).await });
 }
 
 /// Hears what other nodes tell. When its connection ends it makes another, and meanwhile others look.

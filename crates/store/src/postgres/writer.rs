@@ -18,7 +18,10 @@ use super::{
     Failure, Inner, PgResult,
     claim::{Claims, Grant},
     inbox,
-    load::{FirstLoad, Place, add_jobs, id_of, load_rest, number, time_of, time_or_none},
+    load::{
+        FirstLoad, Place, add_jobs, id_of, load_rest, number, session_columns, time_of,
+        time_or_none,
+    },
     names::CommitGroups,
     partitions,
     pipeline::{Ask, run, run_one},
@@ -54,7 +57,8 @@ const MOMENT: &str = "
         (SELECT value::bigint FROM meta WHERE name = 'incarnation'),
         (SELECT coalesce(max(id), 0) FROM job_groups),
         (SELECT id FROM pruned ORDER BY id DESC LIMIT 1),
-        EXISTS (SELECT FROM inbox)";
+        EXISTS (SELECT FROM inbox),
+        ARRAY(SELECT id FROM claims WHERE id = ANY($2))";
 
 /// What the first trip tells about the moment.
 struct Moment {
@@ -281,7 +285,7 @@ impl Attempt<'_> {
         let mut asks = vec![Ask::new(BEGIN)];
         first.asks(&mut asks);
         claims.asks(&mut asks, clock);
-        asks.push(Ask::new(MOMENT).with(Uuid(self.commit_id)));
+        asks.push(Ask::new(MOMENT).with(Uuid(self.commit_id)).with(claims.ids()));
         let found = match run(client, &asks).await.map_err(Failure::from) {
             Err(error) if error.is_conflict_of("commits_pkey") => return Ok(Tried::WasDone),
             found => found?,
@@ -291,7 +295,8 @@ impl Attempt<'_> {
         claims.take(&mut rows)?;
         let moment = rows.next().unwrap_or_default();
         add_jobs(&mut work, &store.names, &jobs).await?;
-        let moment = Moment::of(&moment, clock, &work)?;
+        let (moment, repeated) = Moment::of(&moment, clock, &work)?;
+        claims.are_repeated(repeated);
         work.set.set_incarnation(moment.incarnation);
         work.bring_up_to_date();
         load_rest(&mut work, &store.names, &needs).await?;
@@ -398,12 +403,12 @@ impl Attempt<'_> {
         save::asks(&changes, &mut rows, &work, &store.names, &mut groups, &mut asks).await?;
         save::save_sessions(&work, now, &mut asks);
         inbox.save(&replies, &mut log, &mut moment.block, now, &mut asks);
-        log.asks(&mut asks, now);
-        if !new_claims.is_empty() {
-            asks.push(Ask::new(NOTE_CLAIMS).with(new_claims).with(Time(now)));
+        // A claim that was granted something has events.
+        let has_events = !log.seqs.is_empty();
+        let is_idle = asks.is_empty() && !has_events;
+        if has_events {
+            asks.push(log.finish(&changes, new_claims, store.feed_lock, now));
         }
-        let is_idle = asks.is_empty();
-        log.number(&mut asks, &changes, store.feed_lock, now);
         for (place, ids) in granted {
             replies[place] = Some(Ok(Reply::Granted(load_grants(client, ids, &rows).await?)));
         }
@@ -531,17 +536,15 @@ const HELD: &str = "
     SELECT id, coalesce(rest::json -> 'cancel', 'null')::text <> 'null'
     FROM jobs WHERE lease_session = $1 AND lease_session IS NOT NULL";
 
-const NOTE_CLAIMS: &str =
-    "INSERT INTO claims (id, at) SELECT id, $2 FROM unnest($1::uuid[]) AS v (id)";
-
 const MORE_NUMBERS: &str = "SELECT nextval('log_seq') FROM generate_series(1, $1::bigint)";
 
 /// A session begins without a lease.
-const ADD_SESSION: &str = "
-    INSERT INTO sessions (worker, until, renewals, lapses_at, started_at)
-    VALUES ($1, 'epoch', 0, 'epoch', $2)
-    ON CONFLICT (worker) DO UPDATE SET worker = excluded.worker
-    RETURNING id, worker, until, renewals, lapses_at";
+const ADD_SESSION: &str = concat!(
+    "INSERT INTO sessions (worker, until, renewals, lapses_at, started_at)
+     VALUES ($1, 'epoch', 0, 'epoch', $2)
+     ON CONFLICT (worker) DO UPDATE SET worker = excluded.worker RETURNING ",
+    session_columns!()
+);
 
 /// Served by the index `jobs_leased`.
 const LEASED_BEFORE: &str = "
@@ -562,7 +565,7 @@ impl Moment {
         rows: &[tokio_postgres::Row],
         clock: Option<Timestamp>,
         work: &Work<'_>,
-    ) -> PgResult<Self> {
+    ) -> PgResult<(Self, Vec<Uuid>)> {
         let row = rows.first().ok_or_else(|| Failure::damaged("there is no moment"))?;
         // The clock never goes back, whatever the server's does.
         let last = time_or_none(row, 3)?.unwrap_or(Timestamp::from_micros(0));
@@ -572,7 +575,7 @@ impl Moment {
             None => time_of(row, 2)?,
         };
         let incarnation = u32::try_from(number(row, 4)?).unwrap_or(u32::MAX);
-        Ok(Self {
+        let moment = Self {
             now: clock.max(last).max(seen.unwrap_or(last)),
             incarnation,
             block: Block::new(row.try_get(1)?),
@@ -580,7 +583,8 @@ impl Moment {
             newest_group: row.try_get(5)?,
             last_pruned: row.try_get::<_, Option<Uuid>>(6)?.map(|id| JobId::from_u128(id.0)),
             has_inbox: row.try_get(7)?,
-        })
+        };
+        Ok((moment, row.try_get(8)?))
     }
 }
 

@@ -136,11 +136,12 @@ fn a_node_that_is_cut_off_with_a_lock_does_not_stop_others_for_long() {
         WHERE locktype = 'advisory' AND granted AND state = 'idle in transaction'
             AND classid = 1464615251 AND objid = 'meta'::regclass::oid";
     let shell = home.sql();
-    // Somewhere among the last messages of a commit is the lock: those are tried one after the other.
-    let mut messages = 30;
+    // Somewhere among the last messages of a commit is the lock: those are tried one after the other. What the
+    // node does beside the commit counts too, so it may take more than one round.
+    let (mut messages, mut rounds) = (60, 0);
     let caught = loop {
         proxy.freeze_after(messages);
-        let (store, number) = (lost.clone(), u128::from(messages));
+        let (store, number) = (lost.clone(), u128::from(messages) + rounds * 100);
         let commit = runtime.spawn(async move {
             store.commit(vec![write(enqueue(1000 + number, plain()))].into()).await
         });
@@ -156,10 +157,13 @@ fn a_node_that_is_cut_off_with_a_lock_does_not_stop_others_for_long() {
         }
         proxy.thaw();
         let _ = runtime.block_on(commit).unwrap();
-        if messages == 3 {
+        messages -= 1;
+        if messages < 3 {
+            (messages, rounds) = (60, rounds + 1);
+        }
+        if rounds == 5 {
             break false;
         }
-        messages -= 1;
     };
     assert!(caught, "the lock was never held by a node that was cut off");
     let begun = Instant::now();

@@ -24,6 +24,8 @@ pub(crate) enum Fault {
     Drop,
     /// The client's connection ends at once, and the server sees it only after a while.
     Late(Duration),
+    /// It does not get through, and from then on nothing does, in either direction, until all thaws.
+    Freeze,
 }
 
 pub(crate) struct Proxy {
@@ -161,6 +163,11 @@ fn to_server(
             None => {}
             Some(Fault::Swallow) => {
                 *told.lock().unwrap() = Told { is_silent: true, ends_with_commit: true };
+            }
+            Some(Fault::Freeze) => {
+                *shared.left.lock().unwrap() = 0;
+                shared.done.fetch_add(1, Ordering::SeqCst);
+                shared.pass(0);
             }
             Some(Fault::Drop) => {
                 shared.done.fetch_add(1, Ordering::SeqCst);

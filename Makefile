@@ -23,6 +23,7 @@ test-deep: ## what takes longer: many more random histories
 bless: ## write the generated documents and the schema anew
 	WINDLASS_BLESS=1 $(CARGO) test --locked -p windlass-server --test docs
 	WINDLASS_BLESS=1 $(CARGO) test --locked -p windlass-store --test schema --test golden
+	WINDLASS_BLESS=1 $(CARGO) test --locked -p windlass-store --test postgres schema
 
 bench: ## measure this machine, beside what its database can do
 	$(CARGO) run --release --locked --quiet -- bench enqueue --runs 3 --yardstick

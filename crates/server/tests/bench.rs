@@ -235,7 +235,7 @@ fn what_makes_no_sense_is_refused_with_a_way_on() {
         ("enqueue --runs 0", "it must lie between 1 and 1000"),
         ("enqueue --backlog 10", "--backlog is for drain"),
         ("latency --yardstick", "latency has no yardstick"),
-        ("enqueue --store postgres://localhost/windlass", "PostgreSQL is not there yet"),
+        ("enqueue --yardstick --store postgres://localhost/windlass", "Leave out --yardstick"),
         ("enqueue --store mysql://localhost", "Try --store sqlite:FILE"),
         ("enqueue --store sqlite:", "Try --store sqlite:FILE"),
         ("upload", "possible values: enqueue, enqueue-bulk, drain, latency"),
@@ -243,6 +243,8 @@ fn what_makes_no_sense_is_refused_with_a_way_on() {
         bench.is_refused(&format!("bench {args}"), 2, because);
     }
     bench.is_refused("bench enqueue --store sqlite:none/here.db", 1, "cannot use none");
+    let nobody = "bench enqueue --store postgres://nobody@127.0.0.1:1/none";
+    bench.is_refused(nobody, 1, "cannot open postgres://127.0.0.1/none");
     assert_eq!(bench.files(), [""; 0]);
 }
 

@@ -179,6 +179,14 @@ pub struct Row<P> {
     is_new: bool,
 }
 
+#[cfg(feature = "postgres")]
+impl<P> Row<P> {
+    /// Did the commit make it, or change it?
+    pub(crate) fn is_changed(&self) -> bool {
+        self.is_new || self.before.is_some()
+    }
+}
+
 /// Everything that a commit has to save.
 #[derive(Debug, Default)]
 pub struct Changes {
@@ -259,6 +267,18 @@ impl<P: Default> WorkingSet<P> {
     /// All rows of this commit as they stand now, in no order.
     pub fn rows(&self) -> impl Iterator<Item = &Row<P>> {
         self.jobs.values()
+    }
+
+    #[cfg(feature = "postgres")]
+    /// All rows of this commit, for a backend that learns more about what it has loaded.
+    pub(crate) fn rows_mut(&mut self) -> impl Iterator<Item = &mut Row<P>> {
+        self.jobs.values_mut()
+    }
+
+    #[cfg(feature = "postgres")]
+    /// Says in which incarnation of the store the commit happens.
+    pub(crate) fn set_incarnation(&mut self, incarnation: u32) {
+        self.incarnation = incarnation;
     }
 
     /// What the backend keeps beside a job of this commit.

@@ -16,6 +16,8 @@ mod job_row;
 mod log;
 mod migrate;
 mod packed;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 pub mod read;
 mod row;
 pub mod sqlite;

@@ -17,6 +17,11 @@ pub(crate) struct Migration {
 pub(crate) const SQLITE: &[Migration] =
     &[Migration { number: 1, sql: include_str!("../migrations/sqlite/0001_jobs.sql") }];
 
+/// The steps of PostgreSQL.
+#[cfg(feature = "postgres")]
+pub(crate) const POSTGRES: &[Migration] =
+    &[Migration { number: 1, sql: include_str!("../migrations/postgres/0001_jobs.sql") }];
+
 /// The steps that a database at `found` still needs.
 pub(crate) fn missing(all: &[Migration], found: u32) -> Result<&[Migration], Error> {
     let known = all.last().map_or(0, |migration| migration.number);
@@ -34,14 +39,20 @@ mod tests {
 
     #[test]
     fn migrations_are_numbered_without_a_gap_and_none_is_forgotten() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations/sqlite");
+        check_numbers("sqlite", SQLITE);
+        #[cfg(feature = "postgres")]
+        check_numbers("postgres", POSTGRES);
+    }
+
+    fn check_numbers(backend: &str, migrations: &[Migration]) {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations").join(backend);
         let mut files: Vec<_> = fs::read_dir(folder)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         files.sort();
-        assert_eq!(files.len(), SQLITE.len());
-        for ((number, migration), file) in (1..).zip(SQLITE).zip(files) {
+        assert_eq!(files.len(), migrations.len());
+        for ((number, migration), file) in (1..).zip(migrations).zip(files) {
             assert_eq!(migration.number, number);
             assert!(file.starts_with(&format!("{number:04}_")), "{file} is not number {number}");
             assert!(migration.sql.starts_with("-- "), "{file} begins without a sentence");

@@ -9,8 +9,8 @@
 //!   the Committer is told to shut down, is dropped or panics.
 //! - Writes that name the same job reach the store in the order they were accepted; `pending.rs` says
 //!   why. Writes that name no job (a claim, the renewal of a session) have no order.
-//! - One transaction is in flight at a time. A second store, or a second Committer on the same store,
-//!   would have no order with the first.
+//! - As many transactions are in flight as the store can use, and no two that name the same job. A second
+//!   Committer on the same store would have no order with the first.
 //!
 //! Never here: a rule about jobs. What a write does is decided in the store's transaction, by the kernel.
 //!
@@ -27,6 +27,7 @@
 //! # }
 //! ```
 
+mod flying;
 mod handle;
 mod pending;
 mod queue;
@@ -36,7 +37,10 @@ mod tests;
 use std::{future::Future, pin::pin, sync::Arc};
 
 pub use self::handle::{Handle, SubmitError, Ticket};
-use self::queue::{Entry, Queue, Sender};
+use self::{
+    flying::Flying,
+    queue::{Batch, Entry, Queue, Sender},
+};
 use windlass_store::{Error, Store, Write};
 
 /// The bounds of a Committer.
@@ -49,11 +53,14 @@ pub struct Config {
     /// How much may wait in each of the two lanes: what holders of leases say, and everything else. A
     /// write that counts for more takes the whole room.
     pub queue_max: u32,
+    /// How many transactions are on their way at the same time. SQLite writes one at a time; a server uses
+    /// its processors while it waits for the disk.
+    pub in_flight: usize,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { batch_max: 1000, queue_max: 10_000 }
+        Self { batch_max: 1000, queue_max: 10_000, in_flight: 1 }
     }
 }
 
@@ -61,13 +68,15 @@ impl Default for Config {
 pub struct Committer {
     store: Arc<dyn Store>,
     queue: Arc<Queue>,
+    in_flight: usize,
 }
 
 impl Committer {
     /// A Committer in front of this store.
     pub fn new(store: Arc<dyn Store>, config: Config) -> Self {
         let (batch_max, queue_max) = (config.batch_max.max(1), config.queue_max.max(1));
-        Self { store, queue: Queue::new(Config { batch_max, queue_max }) }
+        let in_flight = config.in_flight.max(1);
+        Self { store, queue: Queue::new(Config { batch_max, queue_max, in_flight }), in_flight }
     }
 
     /// A way to submit writes.
@@ -91,20 +100,45 @@ impl Committer {
     }
 
     async fn commit_all(&self) -> Result<(), Arc<Error>> {
-        while let Some(batch) = self.queue.next_batch().await {
-            if let Err(stopped) = self.commit(batch).await {
-                self.queue.end(&SubmitError::Store(stopped.clone()));
-                return Err(stopped);
+        if self.in_flight == 1 {
+            while let Some(batch) = self.queue.next_batch().await {
+                self.ended(self.commit(batch).await)?;
+            }
+            return Ok(());
+        }
+        let mut flying = Flying::default();
+        loop {
+            tokio::select! {
+                biased;
+                landed = flying.next(), if !flying.is_empty() => self.ended(landed)?,
+                batch = self.queue.next_batch(), if flying.len() < self.in_flight => match batch {
+                    Some(batch) => flying.add(self.commit(batch)),
+                    None => break,
+                },
             }
         }
+        while !flying.is_empty() {
+            self.ended(flying.next().await)?;
+        }
         Ok(())
+    }
+
+    /// If the store has stopped, whoever waits is told.
+    fn ended(&self, commit: Result<(), Arc<Error>>) -> Result<(), Arc<Error>> {
+        commit.inspect_err(|stopped| self.queue.end(&SubmitError::Store(stopped.clone())))
     }
 
     /// Commits a batch and answers all of it. Fails only if the store has stopped.
     ///
     /// A batch that the store cannot digest is halved until the one write that is to blame stands alone,
     /// so a batch of `n` takes fewer than `2n` transactions. The first half goes first: order is kept.
-    async fn commit(&self, batch: Vec<Entry>) -> Result<(), Arc<Error>> {
+    async fn commit(&self, batch: Batch) -> Result<(), Arc<Error>> {
+        let done = self.commit_entries(batch.entries).await;
+        self.queue.land(batch.jobs);
+        done
+    }
+
+    async fn commit_entries(&self, batch: Vec<Entry>) -> Result<(), Arc<Error>> {
         let (writes, answers): (Vec<Write>, Vec<Sender>) =
             batch.into_iter().map(|entry| (entry.write, entry.answer)).unzip();
         let mut parts = vec![(Arc::new(writes), answers)];

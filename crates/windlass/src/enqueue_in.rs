@@ -4,6 +4,8 @@ use windlass_kernel::{
     By, JobId, TenantId,
     ops::{Enqueue, NewJob},
 };
+#[cfg(feature = "postgres")]
+use windlass_store::postgres;
 use windlass_store::{
     rusqlite::Connection,
     sqlite::{self, EnqueueInError},
@@ -91,5 +93,50 @@ pub fn enqueue_in(
     let (job_id, random) = (ids.job_id(), ids.random());
     let op = Enqueue { job_id, tenant: tenant.clone(), new: Box::new(new), random, by };
     sqlite::enqueue_in(connection, &op, ids.now())?;
+    Ok(job_id)
+}
+
+/// Enqueues a job in the caller's own transaction on PostgreSQL, and gives back its id.
+///
+/// `transaction` is a [`Transaction`](crate::tokio_postgres::Transaction), or a client that is in one, on the
+/// database of the store; `schema` is the store's. The job commits or rolls back with everything else in the
+/// transaction, which waits for nobody and keeps nobody waiting, however long it stays open. What is said of
+/// [`enqueue_in`] about when the job is made and what becomes of one that is refused is true here too. Use the
+/// [`tokio_postgres`](crate::tokio_postgres) of this crate. Other languages call the function `enqueue` of the
+/// schema.
+///
+/// ```no_run
+/// use windlass::{Ids, enqueue_in_postgres, tokio_postgres::Client};
+/// use windlass_kernel::{Actor, Kind, Payload, Principal, TenantId, ops::NewJob};
+///
+/// # async fn example(shop: &mut Client) -> Result<(), Box<dyn std::error::Error>> {
+/// // The order and the job that confirms it: both, or neither.
+/// let (ids, tenant) = (Ids::system(), TenantId::new("shop")?);
+/// let by = Actor::User(Principal::new("ann")?);
+/// let payload = Payload::parse(r#"{"order": 1}"#, Payload::MAX_BYTES_DEFAULT)?;
+/// let job = NewJob::new(Kind::new("confirm")?, payload);
+/// let transaction = shop.transaction().await?;
+/// transaction.execute("INSERT INTO orders (item) VALUES ('anchor')", &[]).await?;
+/// let job_id = enqueue_in_postgres(&transaction, "windlass", &ids, &tenant, by.into(), job).await?;
+/// transaction.commit().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// [`postgres::EnqueueInError`] says what to do. Nothing was written in any case.
+#[cfg(feature = "postgres")]
+pub async fn enqueue_in_postgres(
+    transaction: &impl postgres::tokio_postgres::GenericClient,
+    schema: &str,
+    ids: &Ids,
+    tenant: &TenantId,
+    by: By,
+    new: NewJob,
+) -> Result<JobId, postgres::EnqueueInError> {
+    let (job_id, random) = (ids.job_id(), ids.random());
+    let op = Enqueue { job_id, tenant: tenant.clone(), new: Box::new(new), random, by };
+    postgres::enqueue_in(transaction, schema, &op, ids.now()).await?;
     Ok(job_id)
 }

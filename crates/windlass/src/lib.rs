@@ -14,5 +14,9 @@ pub mod ids;
 pub use clock::Clock;
 pub use committer::{Committer, Handle, SubmitError};
 pub use enqueue_in::enqueue_in;
+#[cfg(feature = "postgres")]
+pub use enqueue_in::enqueue_in_postgres;
 pub use ids::Ids;
+#[cfg(feature = "postgres")]
+pub use windlass_store::postgres::tokio_postgres;
 pub use windlass_store::{rusqlite, sqlite::EnqueueInError};

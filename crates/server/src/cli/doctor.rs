@@ -4,14 +4,16 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
+use tokio::runtime::Runtime;
 use windlass_store::{
+    Error,
     check::{Report, Rule},
-    sqlite,
+    postgres, sqlite,
 };
 
 use super::{
     Output, exit, output,
-    store::{self, StoreArg},
+    store::{self, StoreArg, StoreName},
 };
 
 #[derive(Args)]
@@ -43,18 +45,29 @@ struct Finding {
 }
 
 pub(crate) fn run(command: &Doctor, format: Output) -> ExitCode {
-    let path = match command.store.existing() {
-        Ok(path) => path,
+    let name = match command.store.name() {
+        Ok(name) => name,
         Err(code) => return code,
     };
     if !command.deep {
         let message = "only the deep check is there so far.\nTry `windlass doctor --deep`.";
         return exit::fail(exit::USAGE, message);
     }
-    match sqlite::check(&path) {
+    let checked = match name {
+        StoreName::File(path) => match store::existing(path) {
+            Ok(path) => sqlite::check(&path),
+            Err(code) => return code,
+        },
+        StoreName::Server(options) => check_server(&options),
+    };
+    match checked {
         Ok(report) => tell(&report, format),
         Err(error) => store::fail(&error),
     }
+}
+
+fn check_server(options: &postgres::Options) -> Result<Report, Error> {
+    Runtime::new()?.block_on(postgres::check(options))
 }
 
 fn tell(report: &Report, format: Output) -> ExitCode {
@@ -69,7 +82,7 @@ fn advice(report: &Report) -> &'static str {
         "All else holds. Look at the rows in inbox_set_aside: put them back into inbox once the cause is gone, \
          or delete them.\n"
     } else {
-        "Stop what serves this file, keep a copy of it, and restore the last backup that is healthy.\n"
+        "Stop what serves this store, keep a copy of it, and restore the last backup that is healthy.\n"
     }
 }
 

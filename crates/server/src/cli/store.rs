@@ -3,39 +3,70 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
-use windlass_store::Error;
+use windlass_store::{Error, postgres};
 
 use super::exit;
 
 #[derive(Args)]
 pub(crate) struct StoreArg {
-    /// The database: sqlite:FILE.
+    /// The database: sqlite:FILE or postgres://HOST/DATABASE.
     #[arg(long, env = "WINDLASS_STORE", default_value = "sqlite:windlass.db")]
     pub(crate) store: String,
 }
 
+/// A database that a command is about.
+pub(crate) enum StoreName {
+    File(PathBuf),
+    Server(Box<postgres::Options>),
+}
+
 impl StoreArg {
-    /// The file, whether it is there or not. What is no file of ours has been told.
+    /// What was named. What is no store of ours has been told.
+    pub(crate) fn name(&self) -> Result<StoreName, ExitCode> {
+        let store = &self.store;
+        if let Some(path) = store.strip_prefix("sqlite:") {
+            return Ok(StoreName::File(PathBuf::from(path)));
+        }
+        if store.starts_with("postgres://") || store.starts_with("postgresql://") {
+            let options = postgres::Options::parse(store).map_err(|error| fail(&error))?;
+            return Ok(StoreName::Server(Box::new(options)));
+        }
+        let message = format!(
+            "{store:?} is no store that I know.\n\
+             Try --store sqlite:FILE or --store postgres://HOST/DATABASE."
+        );
+        Err(exit::fail(exit::USAGE, &message))
+    }
+
+    /// The file, whether it is there or not, for a command that copies files.
     pub(crate) fn path(&self) -> Result<PathBuf, ExitCode> {
-        self.store.strip_prefix("sqlite:").map(PathBuf::from).ok_or_else(|| {
-            let store = &self.store;
-            let message = format!("{store:?} is no store that I know.\nTry --store sqlite:FILE.");
-            exit::fail(exit::USAGE, &message)
-        })
+        match self.name()? {
+            StoreName::File(path) => Ok(path),
+            StoreName::Server(_) => {
+                let message = "this copies SQLite files, and a PostgreSQL server has its own ways.\n\
+                     Use pg_dump or the backups of the server. A server that was restored is noticed, and no \
+                     lease from before counts on it.";
+                Err(exit::fail(exit::USAGE, message))
+            }
+        }
     }
 
     /// The file, which has to be there.
     pub(crate) fn existing(&self) -> Result<PathBuf, ExitCode> {
-        let path = self.path()?;
-        if path.is_file() {
-            return Ok(path);
-        }
-        let message = format!(
-            "there is no database file {:?}.\nName another one with --store sqlite:FILE.",
-            path.display().to_string()
-        );
-        Err(exit::fail(exit::NOT_FOUND, &message))
+        existing(self.path()?)
     }
+}
+
+/// The file, which has to be there. If it is not, that has been told.
+pub(crate) fn existing(path: PathBuf) -> Result<PathBuf, ExitCode> {
+    if path.is_file() {
+        return Ok(path);
+    }
+    let message = format!(
+        "there is no database file {:?}.\nName another one with --store sqlite:FILE.",
+        path.display().to_string()
+    );
+    Err(exit::fail(exit::NOT_FOUND, &message))
 }
 
 /// Tells the error with its causes, and what to do.

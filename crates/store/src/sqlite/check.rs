@@ -3,6 +3,8 @@
 //! Lines of the log come in the order of commits and are needed by job. A table of this connection alone
 //! sorts them, on the disk where it has to, so memory does not grow with the history.
 
+#[cfg(feature = "postgres")]
+mod copy;
 mod rows;
 
 use std::path::Path;
@@ -10,6 +12,8 @@ use std::path::Path;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row, Rows, params};
 use windlass_kernel::JobId;
 
+#[cfg(feature = "postgres")]
+pub(crate) use self::copy::Copy;
 use self::rows::{
     JOBS, JobReader, LETTERS, PrunedReader, RESULTS, group_of, inbox_pair_of, key_of, letter_of,
     line_of, run_of,
@@ -37,7 +41,8 @@ pub fn check(path: &Path) -> Result<Report, Error> {
         connection.pragma_update(None, "ignore_check_constraints", true)?;
         connection.set_prepared_statement_cache_capacity(64);
         let snapshot = connection.transaction()?;
-        check_all(&snapshot, &mut report)
+        check_integrity(&snapshot, &mut report)?;
+        check_rules(&snapshot, &mut report)
     });
     match opened {
         Ok(()) => Ok(report),
@@ -49,8 +54,7 @@ pub fn check(path: &Path) -> Result<Report, Error> {
     }
 }
 
-fn check_all(connection: &Connection, report: &mut Report) -> SqlResult<()> {
-    check_integrity(connection, report)?;
+fn check_rules(connection: &Connection, report: &mut Report) -> SqlResult<()> {
     check_owners(connection, report)?;
     let places = load_places(connection)?;
     connection.execute_batch(SORTING)?;
@@ -118,7 +122,8 @@ fn load_places(connection: &Connection) -> SqlResult<Places> {
 const SORTING: &str = "
     CREATE TEMP TABLE lines (job BLOB, log_id INTEGER, tenant TEXT, at INTEGER, line TEXT);
     CREATE TEMP TABLE runs (job BLOB, tenant TEXT, task, first INTEGER, last INTEGER, ended INTEGER);
-    CREATE TEMP TABLE told (event INTEGER PRIMARY KEY, log_id INTEGER, tenant TEXT, at INTEGER, line TEXT);";
+    CREATE TEMP TABLE told (event INTEGER, log_id INTEGER, tenant TEXT, at INTEGER, line TEXT);
+    CREATE INDEX temp.told_event ON told (event);";
 
 const LOG: &str = "SELECT id, tenant, at, count, events FROM log ORDER BY id";
 const SORT_TOLD: &str =
@@ -126,9 +131,12 @@ const SORT_TOLD: &str =
 const SORT_LINE: &str =
     "INSERT INTO temp.lines (job, log_id, tenant, at, line) VALUES (?1, ?2, ?3, ?4, ?5)";
 
+const MANY_WRITERS: &str = "SELECT count(*) FROM meta WHERE name = 'many_writers'";
+
 /// Checks the log in its order, and puts its lines aside for their jobs and for the inbox.
 fn sort_log(connection: &Connection, report: &mut Report) -> SqlResult<()> {
-    let mut log = LogCheck::new(read_feed_from(connection)?);
+    let many_writers = connection.query_row(MANY_WRITERS, [], |row| row.get(0))?;
+    let mut log = LogCheck::new(read_feed_from(connection)?, many_writers);
     let mut statement = connection.prepare(LOG)?;
     let mut sort = connection.prepare(SORT_LINE)?;
     let mut sort_told = connection.prepare(SORT_TOLD)?;

@@ -36,6 +36,8 @@ use windlass_kernel::{
     Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Timestamp,
 };
 
+#[cfg(feature = "postgres")]
+pub(crate) use self::check::Copy;
 pub use self::{
     backup::{BackedUp, BackupOptions, backup},
     check::check,

@@ -6,12 +6,13 @@ use tokio::runtime::Runtime;
 use windlass_kernel::{FollowUp, Refusal, TenantId, Timestamp, ops::Enqueue};
 use windlass_store::{Error, Store, check::Report, sqlite::Clock};
 
-use super::sqlite::FileHome;
+use super::{postgres::SchemaHome, sqlite::FileHome};
 
 /// A database that stores can be kept in.
 #[derive(Clone, Copy, Debug)]
 pub enum Backend {
     Sqlite,
+    Postgres,
 }
 
 impl Backend {
@@ -19,6 +20,7 @@ impl Backend {
     pub fn name(self) -> &'static str {
         match self {
             Backend::Sqlite => "sqlite",
+            Backend::Postgres => "postgres",
         }
     }
 
@@ -26,6 +28,7 @@ impl Backend {
     pub fn new_home(self) -> Arc<dyn Home> {
         match self {
             Backend::Sqlite => Arc::new(FileHome::new()),
+            Backend::Postgres => Arc::new(SchemaHome::new()),
         }
     }
 
@@ -33,6 +36,7 @@ impl Backend {
     pub fn new_quick_home(self) -> Arc<dyn Home> {
         match self {
             Backend::Sqlite => Arc::new(FileHome::new_in_memory()),
+            Backend::Postgres => Arc::new(SchemaHome::new()),
         }
     }
 
@@ -40,6 +44,7 @@ impl Backend {
     pub fn home_at(self, address: &str) -> Arc<dyn Home> {
         match self {
             Backend::Sqlite => Arc::new(FileHome::at(address.as_ref())),
+            Backend::Postgres => Arc::new(SchemaHome::at(address)),
         }
     }
 }

@@ -14,6 +14,7 @@
 mod backend;
 mod child;
 mod ops;
+pub mod postgres;
 pub mod rich;
 mod sqlite;
 mod store;

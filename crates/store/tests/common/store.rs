@@ -64,6 +64,11 @@ impl TestStore {
         self.now.fetch_add(i64::try_from(time.as_micros()).unwrap(), Ordering::SeqCst);
     }
 
+    /// The clock is set back.
+    pub fn go_back(&self, time: Duration) {
+        self.now.fetch_sub(i64::try_from(time.as_micros()).unwrap(), Ordering::SeqCst);
+    }
+
     pub fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.now.load(Ordering::SeqCst))
     }

@@ -14,6 +14,11 @@ macro_rules! for_each_backend {
             fn sqlite() {
                 super::$name(Backend::Sqlite);
             }
+
+            #[test]
+            fn postgres() {
+                super::$name(Backend::Postgres);
+            }
         })*
     };
 }

@@ -12,6 +12,10 @@ use windlass_testkit::World;
 
 use crate::common::{Backend, Home, runtime};
 
+mod postgres {
+    windlass_testkit::story_tests!(|| super::StoreWorld::new(crate::common::Backend::Postgres));
+}
+
 mod sqlite {
     windlass_testkit::story_tests!(|| super::StoreWorld::new(crate::common::Backend::Sqlite));
 }

@@ -8,12 +8,15 @@
 //! order it came. How much it takes from which lane does not matter for that, so lanes may be served
 //! by urgency alone.
 //!
+//! Several batches may be on their way at once. A write whose job is among them is passed over, with all later
+//! ones of the same job, until that batch has landed.
+//!
 //! No IO, no clock, no lock: this is a plain value, and tests ask it everything.
 
 use std::collections::VecDeque;
 
 use windlass_kernel::{JobId, OpKind};
-use windlass_store::{IdMap, Write};
+use windlass_store::{IdMap, IdSet, Write};
 
 /// Which writes wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,8 +91,14 @@ pub(super) struct Pending<T> {
     lease: VecDeque<Waiting<T>>,
     bulk: VecDeque<Waiting<T>>,
     places: IdMap<Place>,
+    /// Jobs of batches that are on their way.
+    flying: IdSet,
     batch_max: u32,
 }
+
+/// A batch passes no more writes over than this: whoever says so much about jobs that are on their way can
+/// wait until they have landed.
+const PASS_OVER_MAX: usize = 100;
 
 /// Where the waiting writes of a job stand.
 #[derive(Debug)]
@@ -103,7 +112,8 @@ impl<T> Pending<T> {
     /// taken at any cost, so that a large one does not wait for ever.
     pub(super) fn new(batch_max: u32) -> Self {
         let (lease, bulk) = (VecDeque::new(), VecDeque::new());
-        Self { lease, bulk, places: IdMap::default(), batch_max }
+        let (places, flying) = (IdMap::default(), IdSet::default());
+        Self { lease, bulk, places, flying, batch_max }
     }
 
     /// Lets a write wait.
@@ -115,7 +125,30 @@ impl<T> Pending<T> {
         self.lane_mut(lane).push_back(write);
     }
 
-    /// Takes the next batch; it is empty only if nothing waits.
+    /// The jobs of a batch that was taken are on their way: what else is said of them waits.
+    pub(super) fn take_off(&mut self, batch: &[Waiting<T>]) {
+        self.flying.extend(batch.iter().flat_map(Waiting::jobs));
+    }
+
+    /// A batch of these jobs has landed.
+    pub(super) fn land(&mut self, jobs: impl Iterator<Item = JobId>) {
+        for job in jobs {
+            self.flying.remove(&job);
+        }
+    }
+
+    /// Nothing is on its way any more.
+    pub(super) fn land_all(&mut self) {
+        self.flying.clear();
+    }
+
+    /// Does nothing wait?
+    pub(super) fn is_empty(&self) -> bool {
+        self.lease.is_empty() && self.bulk.is_empty()
+    }
+
+    /// Takes the next batch; it is empty only if nothing waits, or all that waits is about jobs that are on
+    /// their way.
     ///
     /// The lease lane comes first. An eighth of each batch is left to the bulk lane if anything waits
     /// there, so that neither starves the other.
@@ -156,16 +189,38 @@ impl<T> Pending<T> {
     /// Takes from the front of a lane: the first write at any cost, then what costs at most `room`.
     fn take(&mut self, lane: Lane, room: u32, batch: &mut Vec<Waiting<T>>) -> u32 {
         let mut used: u32 = 0;
+        let mut passed_over = Vec::new();
         while let Some(next) = self.lane_mut(lane).front() {
             if used > 0 && used.saturating_add(next.cost) > room {
                 break;
             }
-            used = used.saturating_add(next.cost);
             let next = self.lane_mut(lane).pop_front().expect("it has a front");
+            if self.must_wait(&next, &passed_over) {
+                passed_over.push(next);
+                if passed_over.len() == PASS_OVER_MAX {
+                    break;
+                }
+                continue;
+            }
+            used = used.saturating_add(next.cost);
             next.jobs().for_each(|job| self.leave(job));
             batch.push(next);
         }
+        for waiting in passed_over.into_iter().rev() {
+            self.lane_mut(lane).push_front(waiting);
+        }
         used
+    }
+
+    /// Is a job of this write on its way, or named by one that was passed over before?
+    fn must_wait(&self, next: &Waiting<T>, passed_over: &[Waiting<T>]) -> bool {
+        if self.flying.is_empty() {
+            return false;
+        }
+        next.jobs().any(|job| {
+            self.flying.contains(&job)
+                || passed_over.iter().any(|earlier| earlier.jobs.contains(&Some(job)))
+        })
     }
 
     fn leave(&mut self, job: JobId) {

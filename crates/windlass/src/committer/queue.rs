@@ -9,7 +9,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, Semaphore, TryAcquireError, oneshot};
-use windlass_kernel::{Op, Payload, ops::Outcome};
+use windlass_kernel::{JobId, Op, Payload, ops::Outcome};
 use windlass_store::{Reply, Write};
 
 use super::{
@@ -36,6 +36,14 @@ impl Entry {
     pub(super) fn refuse(self, error: &SubmitError) {
         let _ = self.answer.send(Err(error.clone()));
     }
+}
+
+/// Writes that go into one transaction.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub entries: Vec<Entry>,
+    /// The jobs that they name, if other batches have to know.
+    pub jobs: Vec<JobId>,
 }
 
 /// What waits, and the room there is.
@@ -112,27 +120,43 @@ impl Queue {
 
     /// The next batch, as soon as anything waits; an empty one if the queue was woken. None, once the queue
     /// is closed and empty.
-    pub(super) async fn next_batch(&self) -> Option<Vec<Entry>> {
+    ///
+    /// Dropping the future takes nothing.
+    pub(super) async fn next_batch(&self) -> Option<Batch> {
         loop {
             // Whoever was just answered, or came together with the first, gets a turn before: then their
             // next writes share this transaction. Nobody waits for anybody who is not about to run. Two
             // turns, because some run on other threads, and are on their way after the first.
             tokio::task::yield_now().await;
             tokio::task::yield_now().await;
-            let (batch, woken, closed) = {
+            let (batch, woken, is_over) = {
                 let mut state = self.lock();
                 let woken = std::mem::take(&mut state.woken);
-                (state.pending.next_batch(), woken, state.closed)
+                let batch = state.pending.next_batch();
+                if self.config.in_flight > 1 {
+                    state.pending.take_off(&batch);
+                }
+                let is_over = state.closed && state.pending.is_empty();
+                (batch, woken, is_over)
             };
             race_point();
             if woken || !batch.is_empty() {
                 return Some(self.release(batch));
             }
-            if closed {
+            if is_over {
                 return None;
             }
             // A notice that came since the look above is kept, so it is not missed.
             self.changed.notified().await;
+        }
+    }
+
+    /// A batch of these jobs has landed: what else is said of them may follow.
+    pub(super) fn land(&self, jobs: Vec<JobId>) {
+        if !jobs.is_empty() {
+            self.lock().pending.land(jobs.into_iter());
+            race_point();
+            self.changed.notify_one();
         }
     }
 
@@ -148,6 +172,7 @@ impl Queue {
     /// Closes, and gives this answer to whoever still waits.
     pub(super) fn end(&self, answer: &SubmitError) {
         self.close();
+        self.lock().pending.land_all();
         loop {
             let batch = self.lock().pending.next_batch();
             if batch.is_empty() {
@@ -169,12 +194,14 @@ impl Queue {
         self.config.batch_max.min(self.config.queue_max)
     }
 
-    fn release(&self, batch: Vec<Waiting<Entry>>) -> Vec<Entry> {
+    fn release(&self, batch: Vec<Waiting<Entry>>) -> Batch {
         for lane in [Lane::Lease, Lane::Bulk] {
             let of_lane = batch.iter().filter(|waiting| waiting.lane == lane);
             self.room(lane).add_permits(of_lane.map(|waiting| waiting.cost as usize).sum());
         }
-        batch.into_iter().map(|waiting| waiting.item).collect()
+        let is_alone = self.config.in_flight == 1;
+        let jobs = batch.iter().filter(|_| !is_alone).flat_map(|it| it.jobs).flatten().collect();
+        Batch { jobs, entries: batch.into_iter().map(|waiting| waiting.item).collect() }
     }
 
     fn room(&self, lane: Lane) -> &Semaphore {

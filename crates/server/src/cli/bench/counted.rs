@@ -12,7 +12,6 @@ use windlass_store::{
         Cursor, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page, Pruned,
         SessionView,
     },
-    sqlite::Sqlite,
 };
 
 /// How many transactions there were. Clones show the same number.
@@ -26,7 +25,7 @@ impl Commits {
 }
 
 pub(super) struct Counted {
-    pub(super) store: Sqlite,
+    pub(super) store: Arc<dyn Store>,
     pub(super) commits: Commits,
 }
 

@@ -51,6 +51,11 @@ pub(crate) fn run(command: &Bench, format: Output) -> ExitCode {
 fn all_runs(command: &Bench) -> Result<(Plan, Vec<Document>), Error> {
     let plan = command.plan()?;
     let place = Place::parse(command.store())?;
+    if plan.yardstick.is_some() && matches!(place, Place::Server(_)) {
+        let why = "the yardstick is a loop on SQLite, and says nothing about a server.\n\
+                   Leave out --yardstick.";
+        return Err(Error::Usage(why.to_owned()));
+    }
     place.refuse_what_is_there()?;
     let runtime = Runtime::new().map_err(Error::Runtime)?;
     let progress = Progress::new();
@@ -74,7 +79,12 @@ fn one_run(
     progress: &Progress,
 ) -> Result<Document, Error> {
     let site = place.site()?;
-    let measured = runtime.block_on(run::run(plan, site.database(), progress))?;
+    let measured = runtime.block_on(async {
+        let measured = run::run(plan, site.database(), progress).await;
+        let removed = site.database().remove().await;
+        let measured = measured?;
+        removed.map(|()| measured)
+    })?;
     let limit = match plan.yardstick {
         Some(kind) => Some(yardstick::run(kind, plan, &site.yardstick(), progress)?),
         None => None,

@@ -18,8 +18,9 @@ pub(crate) struct Bench {
     /// What is measured.
     #[arg(value_enum)]
     workload: Workload,
-    /// The database to fill, sqlite:FILE, which is kept; the file must not be there yet. Without it, a
-    /// file in a temporary folder below the current one, which is deleted. WINDLASS_STORE does not count.
+    /// The database to fill: sqlite:FILE, which is kept, and must not be there yet; or a PostgreSQL database,
+    /// postgres://HOST/DATABASE, in which a schema is made and removed. Without it, a file in a temporary
+    /// folder below the current one, which is deleted. WINDLASS_STORE does not count.
     #[arg(long, value_name = "URL")]
     store: Option<String>,
     /// How many jobs are measured [default: 1_000 for latency, 100_000 for the others].

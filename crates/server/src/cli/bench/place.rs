@@ -1,4 +1,5 @@
-//! Where the database of a benchmark stands: a temporary folder, or the file that was named.
+//! Where the database of a benchmark stands: a temporary folder, the file that was named, or a schema of its
+//! own in a PostgreSQL database.
 //!
 //! Never true: that something is written to, or deleted, that was there before.
 
@@ -6,9 +7,16 @@ use std::{
     ffi::OsString,
     fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use tempfile::TempDir;
+use windlass::{Ids, clock, committer::Config};
+use windlass_store::{
+    Store,
+    postgres::{self, Postgres},
+    sqlite::{self, Sqlite},
+};
 
 use super::error::Error;
 
@@ -18,6 +26,7 @@ const FILES: [&str; 5] = ["", "-wal", "-shm", "-lock", "-mark"];
 pub(super) enum Place {
     Temporary,
     File(PathBuf),
+    Server(Box<postgres::Options>),
 }
 
 impl Place {
@@ -26,12 +35,13 @@ impl Place {
         match store.strip_prefix("sqlite:") {
             Some(path) if !path.is_empty() => Ok(Place::File(PathBuf::from(path))),
             _ if store.starts_with("postgres://") || store.starts_with("postgresql://") => {
-                let why = "PostgreSQL is not there yet: only SQLite can be measured.\n\
-                           Try --store sqlite:FILE.";
-                Err(Error::Usage(why.to_owned()))
+                Ok(Place::Server(Box::new(postgres::Options::parse(store)?)))
             }
             _ => {
-                let why = format!("{store:?} is no store that I know.\nTry --store sqlite:FILE.");
+                let why = format!(
+                    "{store:?} is no store that I know.\n\
+                     Try --store sqlite:FILE or --store postgres://HOST/DATABASE."
+                );
                 Err(Error::Usage(why))
             }
         }
@@ -68,7 +78,7 @@ impl Place {
         // The system's folder for temporary files is often in memory, where durable means nothing. The
         // current one is on a disk.
         let parent = match self {
-            Place::Temporary => Path::new("."),
+            Place::Temporary | Place::Server(_) => Path::new("."),
             Place::File(path) => match path.parent() {
                 Some(parent) if !parent.as_os_str().is_empty() => parent,
                 _ => Path::new("."),
@@ -79,8 +89,13 @@ impl Place {
             .tempdir_in(parent)
             .map_err(|source| Error::Folder { path: parent.to_owned(), source })?;
         let database = match self {
-            Place::Temporary => folder.path().join("windlass.db"),
-            Place::File(path) => path.clone(),
+            Place::Temporary => Database::File(folder.path().join("windlass.db")),
+            Place::File(path) => Database::File(path.clone()),
+            Place::Server(options) => {
+                let mut options = options.clone();
+                options.schema = format!("windlass_bench_{:08x}", Ids::system().random() >> 96);
+                Database::Schema(options)
+            }
         };
         Ok(Site { database, folder })
     }
@@ -88,12 +103,12 @@ impl Place {
 
 /// The files of one run.
 pub(super) struct Site {
-    database: PathBuf,
+    database: Database,
     folder: TempDir,
 }
 
 impl Site {
-    pub(super) fn database(&self) -> &Path {
+    pub(super) fn database(&self) -> &Database {
         &self.database
     }
 
@@ -103,10 +118,53 @@ impl Site {
     }
 }
 
-/// What the database and its write-ahead log take on the disk.
-pub(super) fn size_bytes(database: &Path) -> u64 {
-    let size = |ending| fs::metadata(beside(database, ending)).map_or(0, |file| file.len());
-    size("") + size("-wal")
+/// The database of one run.
+pub(super) enum Database {
+    File(PathBuf),
+    /// A schema that goes when the run is over.
+    Schema(Box<postgres::Options>),
+}
+
+impl Database {
+    /// Opens the store, which is made if it is not there.
+    pub(super) async fn open(&self) -> Result<Arc<dyn Store>, Error> {
+        match self {
+            Database::File(path) => {
+                let (path, clock) = (path.clone(), clock::system());
+                let options = sqlite::Options { path, clock, address: None };
+                Ok(Arc::new(Sqlite::open(options)?))
+            }
+            Database::Schema(options) => Ok(Arc::new(Postgres::open((**options).clone()).await?)),
+        }
+    }
+
+    /// The Committer that suits it.
+    pub(super) fn committer(&self) -> Config {
+        let in_flight = match self {
+            Database::File(_) => 1,
+            Database::Schema(_) => Postgres::COMMITS_IN_FLIGHT,
+        };
+        Config { in_flight, ..Config::default() }
+    }
+
+    /// What it takes on the disk, with its write-ahead log if that is its own.
+    pub(super) async fn size_bytes(&self) -> Result<u64, Error> {
+        match self {
+            Database::File(path) => {
+                let size = |ending| fs::metadata(beside(path, ending)).map_or(0, |it| it.len());
+                Ok(size("") + size("-wal"))
+            }
+            Database::Schema(options) => Ok(postgres::size_bytes(options).await?),
+        }
+    }
+
+    /// Removes what does not go by itself.
+    pub(super) async fn remove(&self) -> Result<(), Error> {
+        match self {
+            Database::File(_) => Ok(()),
+            Database::Schema(options) => Ok(postgres::remove(options).await?),
+        }
+    }
 }
 
 fn beside(database: &Path, ending: &str) -> PathBuf {

@@ -1,17 +1,15 @@
 //! The rig: a store and a Committer in front of it, as a server has them.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use tokio::{sync::oneshot, task::JoinHandle};
-use windlass::{Committer, Handle, SubmitError, clock, committer::Config};
-use windlass_store::{
-    Error as StoreError,
-    sqlite::{Options, Sqlite},
-};
+use windlass::{Committer, Handle, SubmitError};
+use windlass_store::Error as StoreError;
 
 use super::{
     counted::{Commits, Counted},
     error::Error,
+    place::Database,
 };
 
 pub(super) struct Rig {
@@ -23,11 +21,10 @@ pub(super) struct Rig {
 
 impl Rig {
     /// Opens the database, which is made if it is not there.
-    pub(super) fn open(database: &Path) -> Result<Self, Error> {
-        let options = Options { path: database.to_owned(), clock: clock::system(), address: None };
+    pub(super) async fn open(database: &Database) -> Result<Self, Error> {
         let commits = Commits::default();
-        let store = Counted { store: Sqlite::open(options)?, commits: commits.clone() };
-        let committer = Committer::new(Arc::new(store), Config::default());
+        let store = Counted { store: database.open().await?, commits: commits.clone() };
+        let committer = Committer::new(Arc::new(store), database.committer());
         let handle = committer.handle();
         let (stop, stopped) = oneshot::channel();
         let committing = tokio::spawn(committer.run(async {

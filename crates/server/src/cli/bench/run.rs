@@ -1,6 +1,6 @@
 //! One run: prepare, measure, close, and look at what it left on the disk.
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use super::{
     bulk, drain, enqueue,
@@ -9,7 +9,7 @@ use super::{
     load::Load,
     measure::{self, Meter},
     options::{Plan, Workload},
-    place::size_bytes,
+    place::Database,
     progress::Progress,
     rig::Rig,
     times::Times,
@@ -32,19 +32,19 @@ pub(super) struct Measured {
 
 pub(super) async fn run(
     plan: &Plan,
-    database: &Path,
+    database: &Database,
     progress: &Progress,
 ) -> Result<Measured, Error> {
     measure::forget_peak();
-    let rig = Rig::open(database)?;
+    let rig = Rig::open(database).await?;
     let prepared = prepare(plan, &rig, progress).await;
     close(rig, prepared).await?;
     // Both sizes are those of a store that was closed, so neither has a log beside it.
-    let before = size_bytes(database);
-    let rig = Rig::open(database)?;
+    let before = database.size_bytes().await?;
+    let rig = Rig::open(database).await?;
     let measured = measure(plan, &rig, progress).await;
     let measured = close(rig, measured).await?;
-    let grown_bytes = size_bytes(database).saturating_sub(before);
+    let grown_bytes = database.size_bytes().await?.saturating_sub(before);
     Ok(Measured { grown_bytes, ..measured })
 }
 

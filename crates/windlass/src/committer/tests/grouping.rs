@@ -64,7 +64,7 @@ async fn nothing_is_answered_before_the_commit_has_ended() {
 #[tokio::test]
 async fn a_batch_is_bounded_by_number_and_by_bytes() {
     let store = Fake::shut();
-    let handle = start(&store, Config { batch_max: 4, queue_max: 100 });
+    let handle = start(&store, Config { batch_max: 4, queue_max: 100, in_flight: 1 });
     let first = handle.try_submit(enqueue(0, 0)).unwrap();
     store.begins().await;
     let mut tickets = vec![first];
@@ -86,7 +86,7 @@ async fn a_batch_is_bounded_by_number_and_by_bytes() {
 #[tokio::test]
 async fn many_writes_keep_their_order_and_share_a_commit() {
     let store = Fake::open();
-    let handle = start(&store, Config { batch_max: 10, queue_max: 10 });
+    let handle = start(&store, Config { batch_max: 10, queue_max: 10, in_flight: 1 });
     let writes = (0..25).map(|mark| cancel(7, mark)).collect();
     let answers = handle.submit_many(writes).await;
     assert_eq!(answers.into_iter().map(echoed).collect::<Vec<_>>(), (0..25).collect::<Vec<_>>());
@@ -98,7 +98,7 @@ async fn many_writes_keep_their_order_and_share_a_commit() {
 #[tokio::test]
 async fn many_writes_of_both_lanes_keep_their_order_on_one_job() {
     let store = Fake::open();
-    let handle = start(&store, Config { batch_max: 3, queue_max: 4 });
+    let handle = start(&store, Config { batch_max: 3, queue_max: 4, in_flight: 1 });
     let write = |mark: u32| if mark.is_multiple_of(3) { settle(1, mark) } else { cancel(1, mark) };
     let answers = handle.submit_many((0..50).map(write).collect()).await;
     assert_eq!(answers.into_iter().map(echoed).collect::<Vec<_>>(), (0..50).collect::<Vec<_>>());
@@ -108,7 +108,7 @@ async fn many_writes_of_both_lanes_keep_their_order_on_one_job() {
 #[tokio::test]
 async fn leases_are_not_starved_by_a_flood_of_new_jobs() {
     let store = Fake::shut();
-    let handle = start(&store, Config { batch_max: 8, queue_max: 1000 });
+    let handle = start(&store, Config { batch_max: 8, queue_max: 1000, in_flight: 1 });
     drop(handle.try_submit(enqueue(0, 0)).unwrap());
     store.begins().await;
     for mark in 1..=1000 {
@@ -127,7 +127,7 @@ async fn leases_are_not_starved_by_a_flood_of_new_jobs() {
 #[tokio::test]
 async fn new_jobs_are_not_starved_by_a_flood_of_leases() {
     let store = Fake::shut();
-    let handle = start(&store, Config { batch_max: 16, queue_max: 1000 });
+    let handle = start(&store, Config { batch_max: 16, queue_max: 1000, in_flight: 1 });
     drop(handle.try_submit(enqueue(0, 0)).unwrap());
     store.begins().await;
     for mark in 1..=100 {
@@ -147,7 +147,7 @@ async fn new_jobs_are_not_starved_by_a_flood_of_leases() {
 #[tokio::test]
 async fn a_full_queue_makes_a_submitter_wait_and_says_so_to_who_will_not() {
     let store = Fake::shut();
-    let handle = start(&store, Config { batch_max: 2, queue_max: 2 });
+    let handle = start(&store, Config { batch_max: 2, queue_max: 2, in_flight: 1 });
     drop(handle.try_submit(enqueue(0, 0)).unwrap());
     store.begins().await;
     drop(handle.try_submit(enqueue(1, 1)).unwrap());

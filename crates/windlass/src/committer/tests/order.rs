@@ -8,6 +8,9 @@ use windlass_kernel::JobId;
 use super::fake::*;
 use crate::committer::pending::{Lane, Pending, Waiting, jobs_of};
 
+/// Jobs, each with the mark of a write that names it.
+type Named = Vec<(JobId, u32)>;
+
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Settle(u8),
@@ -129,4 +132,74 @@ fn a_settle_waits_behind_what_its_job_waits_for_and_only_there() {
     }
     let marks: Vec<u32> = pending.next_batch().into_iter().map(|waiting| waiting.item).collect();
     assert_eq!(marks, [3, 4, 0, 1, 2]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn of_several_batches_on_their_way_no_two_name_one_job_and_each_job_keeps_its_order(
+        steps in steps(),
+        batch_max in 1..12u32,
+        lands in vec(0..3usize, 80),
+    ) {
+        let mut pending = Pending::new(batch_max);
+        let mut flying: Vec<Vec<Waiting<u32>>> = Vec::new();
+        let (mut came, mut left): (Named, Named) = (Vec::new(), Vec::new());
+        let (mut waits, mut taken) = (0, 0);
+        let jobs_of = |batch: &[Waiting<u32>]| -> Named {
+            let mut named = Vec::new();
+            for waiting in batch {
+                let jobs = waiting.jobs.into_iter().flatten();
+                named.extend(jobs.map(|job| (job, waiting.item)));
+            }
+            named
+        };
+        let mut take_off = |pending: &mut Pending<u32>, flying: &mut Vec<Vec<Waiting<u32>>>| {
+            let batch = pending.next_batch();
+            pending.take_off(&batch);
+            for (job, _) in jobs_of(&batch) {
+                let others = flying.iter().flatten();
+                assert!(!others.flat_map(|it| it.jobs).any(|it| it == Some(job)), "{job} flies twice");
+            }
+            left.extend(jobs_of(&batch));
+            taken += batch.len();
+            let is_empty = batch.is_empty();
+            if !is_empty {
+                flying.push(batch);
+            }
+            !is_empty
+        };
+        for ((mark, step), land) in (0u32..).zip(&steps).zip(&lands) {
+            if let Step::Batch = step {
+                if flying.len() < 3 {
+                    let took = take_off(&mut pending, &mut flying);
+                    prop_assert!(took || waits == 0 || !flying.is_empty(), "something waits and nothing flies");
+                }
+                if *land < flying.len() {
+                    let landed = flying.remove(*land);
+                    waits -= landed.len();
+                    pending.land(landed.iter().flat_map(|it| it.jobs).flatten());
+                }
+                continue;
+            }
+            let waiting = waiting(*step, mark, 1);
+            came.extend(waiting.jobs.into_iter().flatten().map(|job| (job, mark)));
+            pending.push(waiting);
+            waits += 1;
+        }
+        // Whatever is left goes, one batch after the other.
+        while !pending.is_empty() || !flying.is_empty() {
+            let took = take_off(&mut pending, &mut flying);
+            prop_assert!(took || !flying.is_empty(), "nothing can go");
+            for landed in flying.drain(..) {
+                pending.land(landed.iter().flat_map(|it| it.jobs).flatten());
+            }
+        }
+        came.sort_by_key(|(job, _)| *job);
+        left.sort_by_key(|(job, _)| *job);
+        prop_assert_eq!(came, left);
+        prop_assert_eq!(taken, steps.iter().filter(|it| !matches!(it, Step::Batch)).count());
+        prop_assert!(pending.is_forgotten());
+    }
 }

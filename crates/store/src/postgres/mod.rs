@@ -1,0 +1,373 @@
+//! The store in a schema of a PostgreSQL database: several nodes, one truth.
+//!
+//! Each commit is one transaction on a connection of a pool (`writer`). Nodes know nothing of each other: what
+//! keeps them apart are row locks, unique keys, and rows that are written only if they are still the ones that
+//! were seen. Each call has a deadline. The clock that decides is the database's.
+
+mod check;
+mod claim;
+mod failure;
+mod inbox;
+mod load;
+mod names;
+mod open;
+mod partitions;
+mod pipeline;
+mod pool;
+mod presence;
+mod read;
+mod retention;
+mod save;
+mod thin;
+mod thread;
+mod types;
+mod wake;
+mod work;
+mod writer;
+
+use std::{
+    future::Future,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use deadpool_postgres::ClientWrapper;
+use tokio::{sync::watch, time::timeout};
+pub use tokio_postgres;
+use windlass_kernel::{
+    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, TenantId, Timestamp,
+    WorkerId,
+};
+
+pub use self::{
+    check::check,
+    inbox::{EnqueueInError, enqueue_in},
+    open::{Options, Verify, remove, size_bytes},
+};
+use self::{
+    failure::Failure,
+    names::Names,
+    pool::{Borrowed, Pool},
+    retention::Sweep,
+    thread::Thread,
+    wake::Wake,
+    work::Held,
+};
+use crate::{
+    Error, Replies, Store, StoreFuture, Write,
+    read::{
+        Cursor, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page, Pruned,
+        SessionView,
+    },
+};
+
+type PgResult<T> = Result<T, Failure>;
+
+/// Tells the time in place of the database's clock.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// A store in a schema of a PostgreSQL database.
+///
+/// Dropping it closes its connections. What was asked for and not answered may or may not be done.
+pub struct Postgres {
+    inner: Arc<Inner>,
+    thread: Thread,
+}
+
+/// What all calls share.
+struct Inner {
+    pool: Pool,
+    clock: Option<Clock>,
+    deadline: Duration,
+    names: Names,
+    held: Mutex<Held>,
+    sweep: tokio::sync::Mutex<Sweep>,
+    wake: Wake,
+    presence: presence::Presence,
+    /// Who has this lock gives out the next numbers of events.
+    feed_lock: (i32, i32),
+    /// The incarnation whose older leases were ended.
+    incarnation: AtomicU32,
+}
+
+impl Postgres {
+    /// How many commits of one node are worth having on their way at the same time.
+    pub const COMMITS_IN_FLIGHT: usize = 2;
+
+    /// Connects, brings the schema up to date and starts to listen.
+    pub async fn open(options: Options) -> Result<Self, Error> {
+        let thread = Thread::start()?;
+        let open = async move {
+            let inner = Arc::new(open::open(options).await?);
+            inner.settle_in().await?;
+            wake::start(&inner);
+            Ok(inner)
+        };
+        Ok(Self { inner: thread.run(open).await?, thread })
+    }
+
+    /// Has it done on the thread of the store.
+    fn ask<T, F>(&self, call: impl FnOnce(Arc<Inner>) -> F) -> StoreFuture<'_, T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        Box::pin(self.thread.run(call(self.inner.clone())))
+    }
+
+    /// Changes whenever jobs may have become ready, here or on another node.
+    pub fn ready(&self) -> watch::Receiver<u64> {
+        self.inner.wake.subscribe()
+    }
+
+    /// Says that this process runs the worker. If the process ends, others know at once that the worker has
+    /// ended too, and need not wait until its leases run out. It fails while another process that lives has said
+    /// the same.
+    pub async fn vouch(&self, worker: &WorkerId) -> Result<(), Error> {
+        let worker = worker.clone();
+        self.ask(|inner| async move { inner.vouch(&worker).await }).await
+    }
+
+    /// The worker has ended well.
+    pub async fn stop_vouching(&self, worker: &WorkerId) -> Result<(), Error> {
+        let worker = worker.clone();
+        self.ask(|inner| async move { inner.stop_vouching(&worker).await }).await
+    }
+
+    /// Workers whose processes are proven dead. It takes two looks that lie two seconds apart.
+    pub async fn dead_workers(&self) -> Result<Vec<WorkerId>, Error> {
+        self.ask(|inner| async move { inner.dead_workers().await }).await
+    }
+
+    /// What a worker holds: tenant, job and version, as an [`Expire`](windlass_kernel::ops::Expire) names it.
+    pub async fn held_by(&self, worker: &WorkerId) -> Result<Vec<(TenantId, JobId, u64)>, Error> {
+        let worker = worker.clone();
+        self.ask(|inner| async move { inner.held_by(&worker).await }).await
+    }
+
+    /// Is the database there, and can it be written to?
+    pub async fn health(&self) -> Result<(), Error> {
+        let look = async |client: &ClientWrapper| open::look(client).await;
+        self.ask(|inner| async move { inner.with_client(look).await }).await
+    }
+}
+
+impl Inner {
+    /// A connection that is free.
+    async fn client(&self) -> PgResult<Borrowed> {
+        self.within(self.pool.get()).await
+    }
+
+    /// Reads something.
+    async fn with_client<T>(
+        &self,
+        read: impl AsyncFnOnce(&ClientWrapper) -> PgResult<T>,
+    ) -> Result<T, Error> {
+        let mut client = self.client().await.map_err(Failure::into_error)?;
+        let found = self.within(read(client.get())).await;
+        if found.as_ref().err().is_none_or(|error| !error.is_unknown()) {
+            client.give_back();
+        }
+        found.map_err(Failure::into_error)
+    }
+
+    /// Reads what belongs to a job. A job that is committed and still waits in the inbox is promoted first.
+    async fn read_of<T>(
+        &self,
+        id: JobId,
+        is_missing: fn(&T) -> bool,
+        read: impl AsyncFn(&ClientWrapper) -> PgResult<T>,
+    ) -> Result<T, Error> {
+        loop {
+            let look = async |client: &ClientWrapper| {
+                let found = read(client).await?;
+                if !is_missing(&found) {
+                    return Ok(Some(found));
+                }
+                if inbox::is_waiting(client, id).await? {
+                    return Ok(None);
+                }
+                // It may have been promoted between the two.
+                read(client).await.map(Some)
+            };
+            if let Some(found) = self.with_client(look).await? {
+                return Ok(found);
+            }
+            // Each commit takes a bounded part of the inbox, so this ends.
+            self.commit(&[]).await?;
+        }
+    }
+
+    /// Waits for an answer, but not for ever.
+    async fn within<T, E: Into<Failure>>(
+        &self,
+        call: impl Future<Output = Result<T, E>>,
+    ) -> PgResult<T> {
+        match timeout(self.deadline, call).await {
+            Ok(answer) => answer.map_err(Into::into),
+            Err(_) => Err(Failure::TimedOut(self.deadline)),
+        }
+    }
+
+    /// Who has this lock promotes what waits in the inbox.
+    fn inbox_lock(&self) -> (i32, i32) {
+        (self.feed_lock.0 + 4, self.feed_lock.1)
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What has to be done before the first commit.
+    async fn settle_in(&self) -> Result<(), Error> {
+        let incarnation = self
+            .with_client(async |client| {
+                self.names.learn(client).await?;
+                open::read_incarnation(client).await
+            })
+            .await?;
+        self.end_old_leases(incarnation).await?;
+        self.incarnation.store(incarnation, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// A commit has seen this incarnation. If it is a new one, the server is not the one it was: nothing that
+    /// is remembered holds, and older leases have to end.
+    fn note_incarnation(&self, incarnation: u32) {
+        if self.incarnation.load(Ordering::SeqCst) < incarnation {
+            self.held().clear();
+            self.names.forget_floors();
+            self.wake.look_around();
+        }
+    }
+}
+
+impl Store for Postgres {
+    fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {
+        self.ask(|inner| async move { inner.commit(&writes).await })
+    }
+
+    fn job(&self, id: JobId) -> StoreFuture<'_, Option<Job>> {
+        self.ask(move |inner| async move {
+            inner
+                .read_of(id, Option::is_none, async move |client| {
+                    Ok(read::read_job(client, id).await?.map(|loaded| loaded.job))
+                })
+                .await
+        })
+    }
+
+    fn payload(&self, id: JobId) -> StoreFuture<'_, Option<String>> {
+        self.ask(move |inner| async move {
+            inner
+                .read_of(id, Option::is_none, async move |it| read::read_payload(it, id).await)
+                .await
+        })
+    }
+
+    fn outputs(&self, id: JobId) -> StoreFuture<'_, Vec<Output>> {
+        self.ask(move |inner| async move {
+            inner.with_client(async move |it| read::read_outputs(it, id).await).await
+        })
+    }
+
+    fn events(&self, id: JobId) -> StoreFuture<'_, Vec<Event>> {
+        self.ask(move |inner| async move {
+            inner.read_of(id, Vec::is_empty, async move |it| read::read_events(it, id).await).await
+        })
+    }
+
+    fn attempts(&self, id: JobId) -> StoreFuture<'_, Vec<Attempt>> {
+        self.ask(move |inner| async move {
+            inner
+                .read_of(id, Vec::is_empty, async move |it| read::read_attempts(it, id).await)
+                .await
+        })
+    }
+
+    fn letter(&self, id: DlqId) -> StoreFuture<'_, Option<DeadLetter>> {
+        self.ask(move |inner| async move {
+            inner.with_client(async move |it| load::load_letter(it, id).await).await
+        })
+    }
+
+    fn approvals(&self, id: DlqId) -> StoreFuture<'_, Vec<Approval>> {
+        self.ask(move |inner| async move {
+            inner.with_client(async move |it| read::read_approvals(it, id).await).await
+        })
+    }
+
+    fn open_jobs(&self) -> StoreFuture<'_, Vec<Job>> {
+        self.ask(move |inner| async move {
+            inner.with_client(async move |client| read::read_open_jobs(client).await).await
+        })
+    }
+
+    fn jobs(&self, filter: JobFilter, cursor: Cursor) -> StoreFuture<'_, Page<Job>> {
+        self.ask(move |inner| async move {
+            inner.with_client(async move |it| read::read_jobs(it, &filter, cursor).await).await
+        })
+    }
+
+    fn letters(&self, filter: LetterFilter, cursor: Cursor) -> StoreFuture<'_, Page<DeadLetter>> {
+        self.ask(move |inner| async move {
+            inner.with_client(async move |it| read::read_letters(it, &filter, cursor).await).await
+        })
+    }
+
+    fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>> {
+        self.ask(move |inner| async move {
+            inner.with_client(async move |client| read::read_sessions(client).await).await
+        })
+    }
+
+    fn oldest_ready(&self) -> StoreFuture<'_, Vec<OldestReady>> {
+        self.ask(move |inner| async move {
+            inner.with_client(async move |client| read::read_oldest_ready(client).await).await
+        })
+    }
+
+    fn feed(&self, after: u64, rows: u32) -> StoreFuture<'_, Vec<FeedEvent>> {
+        self.ask(move |inner| async move {
+            inner.with_client(async move |it| read::read_feed(it, after, rows).await).await
+        })
+    }
+
+    fn inbox_result(&self, id: JobId) -> StoreFuture<'_, Option<InboxResult>> {
+        self.ask(move |inner| async move {
+            inner
+                .read_of(id, Option::is_none, async move |it| inbox::read_result(it, id).await)
+                .await
+        })
+    }
+
+    fn prune(&self, retention: Retention, max: usize) -> StoreFuture<'_, Pruned> {
+        self.ask(move |inner| async move { inner.prune(&retention, max).await })
+    }
+
+    fn raise_incarnation(&self) -> StoreFuture<'_, ()> {
+        self.ask(|inner| async move {
+            let raise = async |client: &ClientWrapper| open::raise_incarnation(client).await;
+            let incarnation = inner.with_client(raise).await?;
+            inner.held().clear();
+            inner.incarnation.fetch_max(incarnation, Ordering::SeqCst);
+            Ok(())
+        })
+    }
+
+    fn counts(&self) -> StoreFuture<'_, Vec<(String, String, u64)>> {
+        self.ask(move |inner| async move {
+            inner.with_client(async move |client| read::read_counts(client).await).await
+        })
+    }
+}
+
+/// Sixteen random bytes, for names that nobody else gives.
+fn random_id() -> u128 {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+    u128::from_be_bytes(bytes)
+}

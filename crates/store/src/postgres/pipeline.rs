@@ -1,0 +1,74 @@
+//! Statements that are sent together: one trip to the server and back for all of them.
+//!
+//! The server runs them in the order they are given. If one fails inside a transaction, those after it do
+//! nothing, a `COMMIT` among them included: it rolls back.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    task::Poll,
+};
+
+use deadpool_postgres::ClientWrapper;
+use tokio_postgres::{Error, Row, types::ToSql};
+
+/// A statement with its values.
+pub(super) struct Ask {
+    sql: &'static str,
+    params: Vec<Box<dyn ToSql + Sync + Send>>,
+}
+
+impl Ask {
+    /// A statement without values.
+    pub(super) fn new(sql: &'static str) -> Self {
+        Self { sql, params: Vec::new() }
+    }
+
+    /// The next value of the statement.
+    pub(super) fn with(mut self, value: impl ToSql + Sync + Send + 'static) -> Self {
+        self.params.push(Box::new(value));
+        self
+    }
+}
+
+/// Has all of them run, and gives back the rows of each, or the first error.
+pub(super) async fn run(client: &ClientWrapper, asks: &[Ask]) -> Result<Vec<Vec<Row>>, Error> {
+    // The first time on a connection each is prepared, which takes a trip of its own.
+    let mut statements = Vec::with_capacity(asks.len());
+    for ask in asks {
+        statements.push(client.prepare_cached(ask.sql).await?);
+    }
+    let params: Vec<Vec<&(dyn ToSql + Sync)>> = asks
+        .iter()
+        .map(|ask| ask.params.iter().map(|it| &**it as &(dyn ToSql + Sync)).collect())
+        .collect();
+    let queries = statements.iter().zip(&params);
+    let queries = queries.map(|(statement, params)| client.query(statement, params));
+    in_order(queries.collect()).await.into_iter().collect()
+}
+
+/// One statement, alone.
+pub(super) async fn run_one(client: &ClientWrapper, ask: Ask) -> Result<Vec<Row>, Error> {
+    Ok(run(client, &[ask]).await?.remove(0))
+}
+
+/// Polls all of them in their order until each has ended. A query is sent when it is first polled.
+async fn in_order<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
+    let mut waiting: Vec<Pin<Box<F>>> = futures.into_iter().map(Box::pin).collect();
+    let mut ended: Vec<Option<F::Output>> = waiting.iter().map(|_| None).collect();
+    poll_fn(|context| {
+        let mut all = true;
+        for (future, output) in waiting.iter_mut().zip(&mut ended) {
+            if output.is_some() {
+                continue;
+            }
+            match future.as_mut().poll(context) {
+                Poll::Ready(value) => *output = Some(value),
+                Poll::Pending => all = false,
+            }
+        }
+        if all { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    ended.into_iter().map(|output| output.expect("all have ended")).collect()
+}

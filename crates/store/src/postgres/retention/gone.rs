@@ -1,0 +1,82 @@
+//! Jobs that go, with all that is their own: deleted together, each leaving its row in `pruned`.
+
+use deadpool_postgres::ClientWrapper;
+use windlass_kernel::Timestamp;
+
+use crate::postgres::{
+    PgResult,
+    load::Loaded,
+    pipeline::{Ask, run},
+    types::{Time, Uuid, signed},
+};
+
+/// Jobs that go.
+#[derive(Default)]
+pub(super) struct Gone {
+    pub(super) ids: Vec<Uuid>,
+    least_ms: Vec<i64>,
+    versions: Vec<i64>,
+    /// How many log rows stand in the row of each, and the last of them.
+    log_rows: Vec<i32>,
+    last_seqs: Vec<i64>,
+    /// Each that has a parent, with it.
+    parents: Vec<Uuid>,
+    children: Vec<Uuid>,
+}
+
+const NOTE: &str = "
+    INSERT INTO pruned (id, at, least_ms, version, rows)
+    SELECT v.id, $2, v.least_ms, v.version,
+        v.rows + (SELECT count(*) FROM job_log WHERE job_log.id = v.id)
+    FROM unnest($1::uuid[], $3::bigint[], $4::bigint[], $5::int[]) AS v (id, least_ms, version, rows)";
+const DELETE: [&str; 4] = [
+    "DELETE FROM jobs WHERE id = ANY($1)",
+    "DELETE FROM outputs WHERE id = ANY($1)",
+    "DELETE FROM job_log WHERE id = ANY($1)",
+    // What people said about it goes with it.
+    "DELETE FROM dlq_items WHERE job_id = ANY($1)",
+];
+const DELETE_CHILDREN: &str = "
+    DELETE FROM children USING unnest($1::uuid[], $2::uuid[]) AS v (parent, id)
+    WHERE children.parent = v.parent AND children.id = v.id";
+const LAST_EVENT: &str = "SELECT max(first) FROM feed WHERE seq = ANY($1)";
+
+impl Gone {
+    pub(super) fn add(&mut self, Loaded { job, place }: &Loaded, least_ms: u64) {
+        let id = Uuid(job.id.as_u128());
+        let log_ids = place.history.log_ids();
+        self.ids.push(id);
+        self.least_ms.push(signed(least_ms));
+        self.versions.push(signed(job.version));
+        self.log_rows.push(i32::try_from(log_ids.len()).expect("a few"));
+        self.last_seqs.extend(log_ids.last().map(signed));
+        if let Some(parent) = job.spec.parent {
+            self.parents.push(Uuid(parent.as_u128()));
+            self.children.push(id);
+        }
+    }
+
+    /// Deletes them with all that is their own, and says where the log speaks of them for the last time.
+    pub(super) async fn save(
+        &self,
+        client: &ClientWrapper,
+        now: Timestamp,
+    ) -> PgResult<Option<i64>> {
+        if self.ids.is_empty() {
+            return Ok(None);
+        }
+        let mut asks = vec![
+            Ask::new(LAST_EVENT).with(self.last_seqs.clone()),
+            Ask::new(NOTE)
+                .with(self.ids.clone())
+                .with(Time(now))
+                .with(self.least_ms.clone())
+                .with(self.versions.clone())
+                .with(self.log_rows.clone()),
+        ];
+        asks.extend(DELETE.map(|sql| Ask::new(sql).with(self.ids.clone())));
+        let children = Ask::new(DELETE_CHILDREN).with(self.parents.clone());
+        asks.push(children.with(self.children.clone()));
+        Ok(run(client, &asks).await?[0][0].try_get(0)?)
+    }
+}

@@ -1,0 +1,504 @@
+//! Saves what a commit decided: rows, then the log, then its place in the feed.
+//!
+//! Everything is put together here and sent at once, with the `COMMIT` behind it. A row is written only if it
+//! is still the one that was decided upon.
+
+use windlass_kernel::{Job, JobId, NewPayload, Timestamp};
+
+use super::{
+    PgResult,
+    load::Place,
+    names::{CommitGroups, Names},
+    pipeline::Ask,
+    types::{Time, Uuid, Xid, signed, signed_32},
+    work::Work,
+};
+use crate::{
+    IdMap,
+    commit::{Changes, Row},
+    job_row::{TraceName, json, timer_at},
+    log,
+    packed::LeaseColumn,
+    row::{Options, Rest},
+};
+
+/// How many log ids stand in a job's row before the older ones move to their own table.
+const LOG_IDS_INLINE: usize = 16;
+
+/// The log rows of one commit, in the order they have in the feed.
+#[derive(Default)]
+pub(super) struct LogRows {
+    pub(super) seqs: Vec<i64>,
+    counts: Vec<i32>,
+    tenants: Vec<String>,
+    texts: Vec<String>,
+}
+
+impl LogRows {
+    /// Begins a row. Its number is the next of the block that the commit has.
+    pub(super) fn begin(&mut self, block: &mut Block) -> i64 {
+        let seq = block.next();
+        self.seqs.push(seq);
+        seq
+    }
+
+    /// Says what stands in the row that was begun.
+    pub(super) fn end(&mut self, tenant: &str, count: usize, text: String) {
+        self.counts.push(i32::try_from(count).expect("a batch is bounded"));
+        self.tenants.push(tenant.to_owned());
+        self.texts.push(text);
+    }
+}
+
+/// The numbers that a commit may give to its log rows.
+pub(super) struct Block {
+    next: i64,
+    end: i64,
+    /// Where further blocks begin.
+    more: Vec<i64>,
+}
+
+impl Block {
+    /// How many numbers each commit gets. It is the step of the sequence `log_seq`.
+    const SIZE: i64 = 1024;
+
+    pub(super) fn new(first: i64) -> Self {
+        Self { next: first, end: first + Self::SIZE, more: Vec::new() }
+    }
+
+    /// How many blocks it lacks to have so many numbers.
+    pub(super) fn lacks(&self, count: usize) -> i64 {
+        i64::try_from(count).unwrap_or(i64::MAX) / Self::SIZE
+    }
+
+    pub(super) fn add(&mut self, first: i64) {
+        self.more.push(first);
+    }
+
+    fn next(&mut self) -> i64 {
+        if self.next == self.end {
+            self.next = self.more.pop().expect("blocks are taken before they are needed");
+            self.end = self.next + Self::SIZE;
+        }
+        self.next += 1;
+        self.next - 1
+    }
+}
+
+/// One row for each tenant, with all its events. Each job learns where its events are.
+pub(super) fn write_log(
+    changes: &Changes,
+    rows: &mut IdMap<Row<Place>>,
+    block: &mut Block,
+    now: Timestamp,
+) -> LogRows {
+    let mut log_rows = LogRows::default();
+    for (tenant, events) in &changes.events {
+        let id = log_rows.begin(block);
+        let mut text = String::with_capacity(events.len() * 256);
+        for event in events {
+            text.push(if text.is_empty() { '[' } else { ',' });
+            let start = text.len();
+            log::encode(event, &mut text);
+            let row = rows.get_mut(&event.job_id).expect("an event is of a job of this commit");
+            let history = &mut row.place.history;
+            let chain = log::extend(history.chain(), now, &text[start..]);
+            history.add(&chain, u64::try_from(id).expect("numbers are positive"));
+        }
+        text.push(']');
+        log_rows.end(tenant.as_str(), events.len(), text);
+    }
+    log_rows
+}
+
+const FINISH: &str = "SELECT finish($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+
+impl LogRows {
+    /// Appends the rows, and gives them their places in the feed. It is the last thing before the commit. What
+    /// claims were granted something is noted with it.
+    pub(super) fn finish(
+        self,
+        changes: &Changes,
+        claims: Vec<Uuid>,
+        lock: (i32, i32),
+        now: Timestamp,
+    ) -> Ask {
+        let made: Vec<Uuid> = changes.created.iter().map(|(id, _)| Uuid(id.as_u128())).collect();
+        Ask::new(FINISH)
+            .with(self.seqs)
+            .with(self.tenants)
+            .with(self.counts)
+            .with(self.texts)
+            .with(Time(now))
+            .with(claims)
+            .with(made)
+            .with(lock.0)
+            .with(lock.1)
+    }
+}
+
+/// The statements that save all rows of a commit.
+pub(super) async fn asks(
+    changes: &Changes,
+    rows: &mut IdMap<Row<Place>>,
+    work: &Work<'_>,
+    names: &Names,
+    groups: &mut CommitGroups,
+    asks: &mut Vec<Ask>,
+) -> PgResult<()> {
+    insert_jobs(changes, rows, work, names, groups, asks).await?;
+    update_jobs(changes, rows, work, names, groups, asks).await?;
+    save_outputs(changes, asks);
+    save_letters(changes, asks);
+    for task in &changes.tasks {
+        asks.push(
+            Ask::new(SAVE_TASK)
+                .with(task.tenant.as_str().to_owned())
+                .with(task.task_id.as_str().to_owned())
+                .with(signed_32(task.next_attempt)),
+        );
+    }
+    for (tenant, follow_up) in &changes.follow_ups {
+        let row = Ask::new(FOLLOW_UP).with(tenant.as_str().to_owned());
+        asks.push(row.with(json(follow_up)));
+    }
+    Ok(())
+}
+
+const FOLLOW_UP: &str = "INSERT INTO follow_ups (tenant, what) VALUES ($1, $2)";
+
+const SAVE_TASK: &str = "
+    INSERT INTO tasks (tenant, task_id, next_attempt) VALUES ($1, $2, $3)
+    ON CONFLICT (tenant, task_id) DO UPDATE SET next_attempt = excluded.next_attempt";
+
+/// The columns that change in the life of a job, one array each.
+#[derive(Default)]
+struct Moving {
+    ids: Vec<Uuid>,
+    states: Vec<&'static str>,
+    versions: Vec<i64>,
+    attempts: Vec<i32>,
+    retry_counts: Vec<i32>,
+    epochs: Vec<i64>,
+    updated_at: Vec<Time>,
+    started_at: Vec<Option<Time>>,
+    next_retry_at: Vec<Option<Time>>,
+    timer_at: Vec<Option<Time>>,
+    sessions: Vec<Option<i32>>,
+    leases: Vec<Option<Vec<u8>>>,
+    dlq_ids: Vec<Option<Uuid>>,
+    rests: Vec<Option<String>>,
+    histories: Vec<Vec<u8>>,
+    groups: Vec<i32>,
+}
+
+impl Moving {
+    fn add(&mut self, job: &Job, place: &Place, group: i32) {
+        self.ids.push(Uuid(job.id.as_u128()));
+        self.states.push(job.state.as_str());
+        self.versions.push(signed(job.version));
+        self.attempts.push(signed_32(job.attempt));
+        self.retry_counts.push(signed_32(job.retry_count));
+        self.epochs.push(signed(job.epoch.get()));
+        self.updated_at.push(Time(job.updated_at));
+        self.started_at.push(job.started_at.map(Time));
+        self.next_retry_at.push(job.next_retry_at.map(Time));
+        self.timer_at.push(timer_at(job).map(Time));
+        self.sessions.push(place.session);
+        self.leases.push(LeaseColumn::of(job, place.lease_seen).bytes().map(<[u8]>::to_vec));
+        self.dlq_ids.push(job.dlq_id.map(|id| Uuid(id.as_u128())));
+        self.rests.push(Rest::of(job).map(|rest| json(&rest)));
+        self.histories.push(place.history.bytes().to_vec());
+        self.groups.push(group);
+    }
+
+    fn ask(self, sql: &'static str) -> Ask {
+        Ask::new(sql)
+            .with(self.ids)
+            .with(self.states)
+            .with(self.versions)
+            .with(self.attempts)
+            .with(self.retry_counts)
+            .with(self.epochs)
+            .with(self.updated_at)
+            .with(self.started_at)
+            .with(self.next_retry_at)
+            .with(self.timer_at)
+            .with(self.sessions)
+            .with(self.leases)
+            .with(self.dlq_ids)
+            .with(self.rests)
+            .with(self.histories)
+            .with(self.groups)
+    }
+}
+
+const INSERT: &str = "
+    INSERT INTO jobs (id, state, version, attempt, retry_count, epoch, updated_at, started_at,
+        next_retry_at, timer_at, lease_session, lease, dlq_id, rest, history, group_id,
+        tenant, rank, max_retries, created_at, task_id, idempotency_scope, idempotency_key,
+        payload_digest, trace_made, trace_id, options, payload)
+    SELECT v.id, v.state, v.version, v.attempt, v.retry_count, v.epoch, v.updated_at, v.started_at,
+        v.next_retry_at, v.timer_at, v.lease_session, v.lease, v.dlq_id, v.rest, v.history, v.group_id,
+        v.tenant, v.rank, v.max_retries, v.created_at, v.task_id, v.scope, v.key,
+        v.payload_digest, v.trace_made, v.trace_id, v.options,
+        coalesce(v.payload, (SELECT jobs.payload FROM jobs WHERE jobs.id = v.payload_of))
+    FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::int[], $5::int[], $6::bigint[],
+        $7::timestamptz[], $8::timestamptz[], $9::timestamptz[], $10::timestamptz[], $11::int[],
+        $12::bytea[], $13::uuid[], $14::text[], $15::bytea[], $16::int[],
+        $17::text[], $18::bigint[], $19::int[], $20::timestamptz[], $21::text[], $22::text[],
+        $23::text[], $24::bytea[], $25::uuid[], $26::text[], $27::text[], $28::text[], $29::uuid[])
+    AS v (id, state, version, attempt, retry_count, epoch, updated_at, started_at, next_retry_at,
+        timer_at, lease_session, lease, dlq_id, rest, history, group_id, tenant, rank, max_retries,
+        created_at, task_id, scope, key, payload_digest, trace_made, trace_id, options, payload,
+        payload_of)";
+
+const INSERT_CHILDREN: &str =
+    "INSERT INTO children (parent, id) SELECT * FROM unnest($1::uuid[], $2::uuid[])";
+
+/// The columns that never change, one array each.
+#[derive(Default)]
+struct Fixed {
+    tenants: Vec<String>,
+    ranks: Vec<i64>,
+    max_retries: Vec<i32>,
+    created_at: Vec<Time>,
+    task_ids: Vec<Option<String>>,
+    scopes: Vec<Option<String>>,
+    keys: Vec<Option<String>>,
+    digests: Vec<Vec<u8>>,
+    traces_made: Vec<Option<Uuid>>,
+    trace_ids: Vec<Option<String>>,
+    options: Vec<Option<String>>,
+    payloads: Vec<Option<String>>,
+    payloads_of: Vec<Option<Uuid>>,
+}
+
+impl Fixed {
+    fn add(&mut self, job: &Job, payload: Result<&str, JobId>) {
+        let spec = &job.spec;
+        let given = !spec.idempotency_scope.is_own_id();
+        self.tenants.push(spec.tenant.as_str().to_owned());
+        self.ranks.push(spec.rank().0);
+        self.max_retries.push(signed_32(spec.max_retries));
+        self.created_at.push(Time(spec.created_at));
+        self.task_ids.push(spec.task_given.then(|| spec.task_id.as_str().to_owned()));
+        self.scopes.push(given.then(|| spec.idempotency_scope.as_str().to_owned()));
+        self.keys.push(given.then(|| spec.idempotency_key.as_str().to_owned()));
+        self.digests.push(spec.payload_digest.as_bytes().to_vec());
+        let (made, named) = match TraceName::of(job) {
+            TraceName::Made(random) => (Some(Uuid(random)), None),
+            TraceName::Given(trace) => (None, Some(trace.to_owned())),
+        };
+        self.traces_made.push(made);
+        self.trace_ids.push(named);
+        self.options.push(Options::of(spec).map(|options| json(&options)));
+        self.payloads.push(payload.ok().map(str::to_owned));
+        self.payloads_of.push(payload.err().map(|id| Uuid(id.as_u128())));
+    }
+
+    fn add_to(self, ask: Ask) -> Ask {
+        ask.with(self.tenants)
+            .with(self.ranks)
+            .with(self.max_retries)
+            .with(self.created_at)
+            .with(self.task_ids)
+            .with(self.scopes)
+            .with(self.keys)
+            .with(self.digests)
+            .with(self.traces_made)
+            .with(self.trace_ids)
+            .with(self.options)
+            .with(self.payloads)
+            .with(self.payloads_of)
+    }
+}
+
+async fn insert_jobs(
+    changes: &Changes,
+    rows: &mut IdMap<Row<Place>>,
+    work: &Work<'_>,
+    names: &Names,
+    groups: &mut CommitGroups,
+    asks: &mut Vec<Ask>,
+) -> PgResult<()> {
+    if changes.created.is_empty() {
+        return Ok(());
+    }
+    let (mut moving, mut fixed) = (Moving::default(), Fixed::default());
+    let (mut parents, mut children) = (Vec::new(), Vec::new());
+    for (id, payload) in &changes.created {
+        let Row { job, place, .. } = rows.get_mut(id).expect("it was just created");
+        let group = groups.of(work.client, names, job, place).await?;
+        place.session = session_of(job, place, work);
+        moving.add(job, place, group);
+        fixed.add(job, source(payload, changes));
+        if let Some(parent) = job.spec.parent {
+            parents.push(Uuid(parent.as_u128()));
+            children.push(Uuid(id.as_u128()));
+        }
+    }
+    asks.push(fixed.add_to(moving.ask(INSERT)));
+    if !parents.is_empty() {
+        asks.push(Ask::new(INSERT_CHILDREN).with(parents).with(children));
+    }
+    Ok(())
+}
+
+/// A payload, or the stored job that has the same. What this commit makes is not stored yet.
+fn source<'a>(payload: &'a NewPayload, changes: &'a Changes) -> Result<&'a str, JobId> {
+    match payload {
+        NewPayload::Given(payload) => Ok(payload.as_str()),
+        NewPayload::Of(other) => match changes.created.iter().find(|(id, _)| id == other) {
+            Some((_, payload)) => source(payload, changes),
+            None => Err(*other),
+        },
+    }
+}
+
+/// The session that holds the job: that of its worker, or the one of its row, if this commit knows no other.
+fn session_of(job: &Job, place: &Place, work: &Work<'_>) -> Option<i32> {
+    let lease = job.lease.as_ref()?;
+    work.session(&lease.worker).map(|known| known.id).or(place.session)
+}
+
+/// Each row is found by its id and is written if it is the one that was seen.
+const UPDATE: &str = "
+    WITH done AS (
+        UPDATE jobs SET state = v.state, version = v.version, attempt = v.attempt,
+            retry_count = v.retry_count, epoch = v.epoch, updated_at = v.updated_at,
+            started_at = v.started_at, next_retry_at = v.next_retry_at, timer_at = v.timer_at,
+            lease_session = v.lease_session, lease = v.lease, dlq_id = v.dlq_id, rest = v.rest,
+            history = v.history, group_id = v.group_id
+        FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::int[], $5::int[], $6::bigint[],
+            $7::timestamptz[], $8::timestamptz[], $9::timestamptz[], $10::timestamptz[], $11::int[],
+            $12::bytea[], $13::uuid[], $14::text[], $15::bytea[], $16::int[], $17::xid[])
+        AS v (id, state, version, attempt, retry_count, epoch, updated_at, started_at, next_retry_at,
+            timer_at, lease_session, lease, dlq_id, rest, history, group_id, written_by)
+        WHERE jobs.id = v.id AND jobs.xmin = v.written_by
+        RETURNING 1)
+    SELECT expect((SELECT count(*) FROM done), $18)";
+
+const MOVE_LOG_IDS: &str =
+    "INSERT INTO job_log (id, seq) SELECT * FROM unnest($1::uuid[], $2::bigint[])";
+
+async fn update_jobs(
+    changes: &Changes,
+    rows: &mut IdMap<Row<Place>>,
+    work: &Work<'_>,
+    names: &Names,
+    groups: &mut CommitGroups,
+    asks: &mut Vec<Ask>,
+) -> PgResult<()> {
+    if changes.updated.is_empty() {
+        return Ok(());
+    }
+    let mut moving = Moving::default();
+    let mut written_by: Vec<Xid> = Vec::with_capacity(changes.updated.len());
+    let (mut old_ids, mut old_seqs) = (Vec::new(), Vec::new());
+    // In the order of their ids, so that two commits do not wait for each other.
+    let mut updated = changes.updated.clone();
+    updated.sort_unstable();
+    for id in &updated {
+        let Row { job, place, .. } = rows.get_mut(id).expect("it was changed");
+        if place.history.log_ids().len() > LOG_IDS_INLINE {
+            for seq in place.history.take_older() {
+                old_ids.push(Uuid(id.as_u128()));
+                old_seqs.push(signed(seq));
+            }
+        }
+        let group = groups.of(work.client, names, job, place).await?;
+        place.session = session_of(job, place, work);
+        moving.add(job, place, group);
+        written_by.push(place.written_by);
+    }
+    let count = i64::try_from(updated.len()).expect("a batch is bounded");
+    asks.push(moving.ask(UPDATE).with(written_by).with(count));
+    if !old_ids.is_empty() {
+        asks.push(Ask::new(MOVE_LOG_IDS).with(old_ids).with(old_seqs));
+    }
+    Ok(())
+}
+
+const SAVE_OUTPUT: &str = "
+    INSERT INTO outputs (id, attempt, result, remaining, stats) VALUES ($1, $2, $3, $4, $5)
+    ON CONFLICT (id, attempt) DO UPDATE SET result = excluded.result,
+        remaining = excluded.remaining, stats = excluded.stats";
+
+fn save_outputs(changes: &Changes, asks: &mut Vec<Ask>) {
+    let text = |payload: &Option<windlass_kernel::Payload>| {
+        payload.as_ref().map(|payload| payload.as_str().to_owned())
+    };
+    for output in &changes.outputs {
+        asks.push(
+            Ask::new(SAVE_OUTPUT)
+                .with(Uuid(output.job_id.as_u128()))
+                .with(signed_32(output.attempt))
+                .with(text(&output.result))
+                .with(text(&output.remaining))
+                .with(text(&output.stats)),
+        );
+    }
+}
+
+const SAVE_LETTER: &str = "
+    INSERT INTO dlq_items (id, tenant, job_id, state, code, created_at, requeued_as, closed_at, letter)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+    ON CONFLICT (id) DO UPDATE SET state = excluded.state, requeued_as = excluded.requeued_as,
+        closed_at = excluded.closed_at, letter = excluded.letter";
+
+const APPROVE: &str =
+    "INSERT INTO approvals (dlq_id, step, principal, reason, at) VALUES ($1, $2, $3, $4, $5)";
+
+fn save_letters(changes: &Changes, asks: &mut Vec<Ask>) {
+    for letter in changes.letters.values() {
+        asks.push(
+            Ask::new(SAVE_LETTER)
+                .with(Uuid(letter.id.as_u128()))
+                .with(letter.tenant.as_str().to_owned())
+                .with(Uuid(letter.job_id.as_u128()))
+                .with(letter.state.as_str())
+                .with(letter.failure.code.clone())
+                .with(Time(letter.created_at))
+                .with(letter.requeued_as.map(|id| Uuid(id.as_u128())))
+                .with(letter.closed_at.map(Time))
+                .with(json(letter)),
+        );
+    }
+    for approval in &changes.approvals {
+        asks.push(
+            Ask::new(APPROVE)
+                .with(Uuid(approval.dlq_id.as_u128()))
+                .with(approval.step.as_str())
+                .with(approval.principal.as_str().to_owned())
+                .with(approval.reason.clone())
+                .with(Time(approval.at)),
+        );
+    }
+}
+
+/// Moves the time on by which all leases of a session have run out. By more than it has to be, so that this
+/// is not written with every claim.
+const LAPSE_LATER: &str = "UPDATE sessions SET lapses_at = greatest(lapses_at, $2) WHERE id = $1";
+const RENEW: &str = "
+    UPDATE sessions SET until = $2, renewals = $3, lapses_at = greatest(lapses_at, $4) WHERE id = $1";
+
+/// What changes in sessions.
+pub(super) fn save_sessions(work: &Work<'_>, now: Timestamp, asks: &mut Vec<Ask>) {
+    for known in &work.renewed {
+        asks.push(
+            Ask::new(RENEW)
+                .with(known.id)
+                .with(Time(known.session.until))
+                .with(signed(known.session.renewals))
+                .with(Time(known.lapses_at)),
+        );
+    }
+    for (worker, until) in &work.longer {
+        let Some(known) = work.session(worker) else { continue };
+        if known.lapses_at < *until {
+            let spare = until.since(now) / 8;
+            asks.push(Ask::new(LAPSE_LATER).with(known.id).with(Time(until.plus(spare))));
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! How nodes hear of each other's work, and what each does now and then.
+//!
+//! After commits that made jobs ready, a node tells the others: one notification for many commits, on a
+//! connection of its own, never inside a commit, which it would make wait for others. Whoever hears it wakes
+//! the workers that wait. A notification may be lost: so everyone also looks by itself, from time to time.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use deadpool_postgres::ClientWrapper;
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinHandle,
+    time::{Instant, MissedTickBehavior, interval, sleep},
+};
+use tokio_postgres::Config;
+
+use super::{
+    Inner, PgResult, inbox,
+    open::Options,
+    partitions,
+    pipeline::{Ask, run},
+    pool::Connector,
+    presence,
+};
+use crate::Error;
+
+/// Tells and hears that jobs may be ready.
+pub(super) struct Wake {
+    ready: watch::Sender<u64>,
+    untold: Notify,
+    look_around: Notify,
+    /// Does any other node listen, as of the last look?
+    has_others: AtomicBool,
+    channel: String,
+    config: Config,
+    connector: Connector,
+}
+
+/// How long a row of the inbox waits at the most before it is noticed.
+const POLL: Duration = Duration::from_millis(100);
+
+/// Two notifications of one node are at least so far apart.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// How often those who wait are woken although nobody said anything, and other things are looked after.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How often what is no longer needed is cleared away.
+const CLEAR: Duration = Duration::from_secs(60);
+
+impl Wake {
+    pub(super) fn new(options: &Options, connector: Connector) -> Self {
+        Self {
+            ready: watch::Sender::new(0),
+            untold: Notify::new(),
+            look_around: Notify::new(),
+            has_others: AtomicBool::new(true),
+            channel: format!("windlass_{}", options.schema),
+            config: options.config.clone(),
+            connector,
+        }
+    }
+
+    pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.ready.subscribe()
+    }
+
+    /// Jobs became ready here.
+    pub(super) fn tell(&self) {
+        self.bump();
+        if self.has_others.load(Ordering::Relaxed) {
+            self.untold.notify_one();
+        }
+    }
+
+    /// Something else has changed that has to be looked after.
+    pub(super) fn look_around(&self) {
+        self.look_around.notify_one();
+    }
+
+    pub(super) fn connector(&self) -> &Connector {
+        &self.connector
+    }
+
+    pub(super) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    fn bump(&self) {
+        self.ready.send_modify(|count| *count = count.wrapping_add(1));
+    }
+}
+
+/// Starts what a node does in the background, until its runtime ends.
+pub(super) fn start(inner: &Arc<Inner>) {
+    let (listening, telling, looking) = (inner.clone(), inner.clone(), inner.clone());
+    let attending = inner.clone();
+    tokio::spawn(async move { presence::attend(&attending).await });
+    tokio::spawn(async move { listen(&listening).await });
+    tokio::spawn(async move { tell_others(&telling).await });
+    tokio::spawn(async move { look_after(&looking).await });
+}
+
+/// Hears what other nodes tell. When its connection ends it makes another, and meanwhile others look.
+async fn listen(inner: &Arc<Inner>) {
+    loop {
+        let hearing = inner.clone();
+        let hear = move || {
+            // Others may have put something below where we look.
+            hearing.names.forget_floors();
+            hearing.wake.bump();
+        };
+        let wake = &inner.wake;
+        if let Ok((client, task)) = wake.connector.alone(&wake.config, hear).await {
+            let (class, id) = inner.listeners_lock();
+            let listen = format!(
+                "LISTEN \"{}\"; SELECT pg_advisory_lock_shared({class}, {id})",
+                wake.channel
+            );
+            if client.batch_execute(&listen).await.is_ok() {
+                let _ = Ended(task).await;
+            }
+        }
+        sleep(LOOK).await;
+    }
+}
+
+/// The task of a connection, which ends with whoever waits for it.
+pub(super) struct Ended(pub(super) JoinHandle<()>);
+
+impl Future for Ended {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.0).poll(context).map(drop)
+    }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Nothing is lost if a notification is, so nobody waits for the disk.
+const TELL: &str = "
+    SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, '')";
+
+async fn tell_others(inner: &Inner) {
+    loop {
+        inner.wake.untold.notified().await;
+        let channel = inner.wake.channel.clone();
+        let tell = async |client: &ClientWrapper| -> PgResult<()> {
+            Ok(run(client, &[Ask::new(TELL).with(channel)]).await.map(drop)?)
+        };
+        // If it fails, others look by themselves.
+        let _: Result<(), Error> = inner.with_client(tell).await;
+        sleep(PAUSE).await;
+    }
+}
+
+/// What a node does now and then. What fails is tried again the next time.
+async fn look_after(inner: &Inner) {
+    let mut ticks = interval(POLL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut looked, mut cleared) = (Instant::now(), Instant::now());
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            () = inner.wake.look_around.notified() => {
+                let _ = inner.settle_in().await;
+            }
+        }
+        if let Ok(true) = inner.with_client(async |client| inbox::is_used(client).await).await {
+            let _ = inner.commit(&[]).await;
+        }
+        if looked.elapsed() >= LOOK {
+            looked = Instant::now();
+            inner.wake.bump();
+            inner.look_for_others().await;
+            let lock = inner.feed_lock;
+            let ahead = async |client: &ClientWrapper| -> PgResult<()> {
+                Ok(partitions::look_ahead(client, lock).await?)
+            };
+            let _ = inner.with_client(ahead).await;
+            // Groups whose numbers were given early and seen late.
+            let _ = inner.with_client(async |client| inner.names.learn(client).await).await;
+        }
+        if cleared.elapsed() >= CLEAR {
+            cleared = Instant::now();
+            let clear = async |client: &ClientWrapper| -> PgResult<()> {
+                Ok(run(client, &[Ask::new(CLEAR_COMMITS), Ask::new(CLEAR_CLAIMS)])
+                    .await
+                    .map(drop)?)
+            };
+            let _ = inner.with_client(clear).await;
+        }
+    }
+}
+
+/// Everyone who listens holds this lock, together with the others.
+const LISTENERS: &str = "
+    SELECT count(*) > 1 FROM pg_locks
+    WHERE locktype = 'advisory' AND classid = $1::bigint::oid AND objid = $2::bigint::oid AND granted";
+
+impl Inner {
+    fn listeners_lock(&self) -> (i32, i32) {
+        (self.feed_lock.0 + 6, self.feed_lock.1)
+    }
+
+    /// A node that is alone tells nobody, and saves itself the trouble.
+    async fn look_for_others(&self) {
+        let (class, id) = self.listeners_lock();
+        let unsigned = |number: i32| i64::from(number.cast_unsigned());
+        let look = async |client: &ClientWrapper| -> PgResult<bool> {
+            let ask = Ask::new(LISTENERS).with(unsigned(class)).with(unsigned(id));
+            Ok(run(client, &[ask]).await?[0][0].try_get(0)?)
+        };
+        if let Ok(has_others) = self.with_client(look).await {
+            self.wake.has_others.store(has_others, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Whoever asks about a commit does so at once, or never. A claim is repeated while its leases last.
+const CLEAR_COMMITS: &str = "
+    DELETE FROM commits WHERE id IN (
+        SELECT id FROM commits WHERE at < clock_timestamp() - interval '1 hour' LIMIT 10000)";
+const CLEAR_CLAIMS: &str = "
+    DELETE FROM claims WHERE id IN (
+        SELECT id FROM claims WHERE at < clock_timestamp() - interval '2 days' LIMIT 10000)";

@@ -1,0 +1,160 @@
+//! The work of one commit: the rows it has loaded, and what it remembers from earlier ones.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use deadpool_postgres::ClientWrapper;
+use windlass_kernel::{Job, JobId, Session, Timestamp, WorkerId};
+
+use super::{
+    load::{KnownSession, Loaded, Place},
+    types::Xid,
+};
+use crate::{
+    IdMap,
+    commit::{Row, WorkingSet},
+    job_row::with_session,
+};
+
+/// What one commit works on.
+pub(super) struct Work<'a> {
+    pub(super) client: &'a ClientWrapper,
+    pub(super) set: WorkingSet<Place>,
+    sessions: BTreeMap<WorkerId, KnownSession>,
+    /// Sessions whose leases last longer after this commit.
+    pub(super) longer: BTreeMap<WorkerId, Timestamp>,
+    /// Sessions that were renewed.
+    pub(super) renewed: Vec<KnownSession>,
+}
+
+impl<'a> Work<'a> {
+    /// Nothing yet, with room for so many jobs.
+    pub(super) fn new(client: &'a ClientWrapper, room: usize) -> Self {
+        let (sessions, longer) = (BTreeMap::new(), BTreeMap::new());
+        // The incarnation is told with the first rows.
+        let set = WorkingSet::new(0, room);
+        Self { client, set, sessions, longer, renewed: Vec::new() }
+    }
+
+    /// Adds a job that was loaded.
+    pub(super) fn add(&mut self, loaded: Loaded) {
+        self.set.add_job(loaded.job, loaded.place);
+    }
+
+    pub(super) fn add_session(&mut self, known: KnownSession) {
+        self.sessions.insert(known.session.worker.clone(), known);
+    }
+
+    /// The session of a worker.
+    pub(super) fn session(&self, worker: &WorkerId) -> Option<&KnownSession> {
+        self.sessions.get(worker)
+    }
+
+    pub(super) fn session_by_id(&self, id: i32) -> Option<&KnownSession> {
+        self.sessions.values().find(|known| known.id == id)
+    }
+
+    /// How often the session of a worker was renewed.
+    pub(super) fn renewals(&self, worker: &WorkerId) -> u64 {
+        self.sessions.get(worker).map_or(0, |known| known.session.renewals)
+    }
+
+    /// The workers that hold jobs of this commit.
+    pub(super) fn workers(&self) -> impl Iterator<Item = &str> {
+        let leases = self.set.rows().filter_map(|row| row.job.lease.as_ref());
+        leases.map(|lease| lease.worker.as_str())
+    }
+
+    /// Leases of this worker last until then.
+    pub(super) fn lease_until(&mut self, worker: &WorkerId, until: Timestamp) {
+        let longest = self.longer.entry(worker.clone()).or_insert(until);
+        *longest = (*longest).max(until);
+    }
+
+    /// Notes the renewal of a session, and gives back until when it keeps its leases. None, if the worker
+    /// has no session.
+    pub(super) fn renew(
+        &mut self,
+        worker: &WorkerId,
+        lease: Duration,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let known = self.sessions.get_mut(worker).filter(|known| known.has_begun())?;
+        known.session = known.session.renewed(lease, now);
+        let until = known.session.until;
+        known.lapses_at = known.lapses_at.max(until);
+        self.renewed.retain(|other| other.id != known.id);
+        self.renewed.push(known.clone());
+        Some(until)
+    }
+
+    /// Tells jobs that are remembered what their sessions have done since.
+    pub(super) fn bring_up_to_date(&mut self) {
+        let sessions: HashMap<&WorkerId, &Session> =
+            self.sessions.iter().map(|(worker, known)| (worker, &known.session)).collect();
+        for row in self.set.rows_mut() {
+            let Some(lease) = &row.job.lease else { continue };
+            let Some(session) = sessions.get(&lease.worker) else { continue };
+            if session.renewals != row.place.lease_seen || session.until > lease.until {
+                with_session(Arc::make_mut(&mut row.job), &mut row.place.lease_seen, session);
+            }
+        }
+    }
+
+    /// What a worker holds of this commit's jobs.
+    pub(super) fn held_here(&self, worker: &WorkerId) -> impl Iterator<Item = &Job> {
+        let jobs = self.set.rows().map(|row| &*row.job);
+        jobs.filter(move |job| job.lease.as_ref().is_some_and(|lease| lease.worker == *worker))
+    }
+}
+
+impl KnownSession {
+    /// Did it ever have a lease?
+    pub(super) fn has_begun(&self) -> bool {
+        self.lapses_at > Timestamp::from_micros(0)
+    }
+}
+
+/// Jobs that workers of this process hold, as their rows are. A settle needs no look-up: the row is written
+/// only if it is still the one that is remembered here.
+///
+/// A commit takes what it works on, and puts back what is held afterwards.
+#[derive(Default)]
+pub(super) struct Held {
+    jobs: IdMap<(Arc<Job>, Place)>,
+}
+
+impl Held {
+    /// More than this many are not remembered; they are loaded instead.
+    const MAX: usize = 16 * 1024;
+
+    /// Takes out what is remembered of these jobs.
+    pub(super) fn take(&mut self, ids: &[JobId]) -> Vec<(Arc<Job>, Place)> {
+        if self.jobs.is_empty() {
+            return Vec::new();
+        }
+        ids.iter().filter_map(|id| self.jobs.remove(id)).collect()
+    }
+
+    /// Remembers what is held after a commit of this transaction.
+    pub(super) fn put_back(&mut self, rows: IdMap<Row<Place>>, transaction: Xid) {
+        for (id, mut row) in rows {
+            self.jobs.remove(&id);
+            if row.job.lease.is_none() || self.jobs.len() >= Self::MAX {
+                continue;
+            }
+            if row.is_changed() {
+                row.place.written_by = transaction;
+            }
+            self.jobs.insert(id, (row.job, row.place));
+        }
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        self.jobs.clear();
+    }
+}

@@ -1,0 +1,12 @@
+//! What only PostgreSQL has: enqueues from SQL, TLS, servers that are refused, sessions that prove their death.
+#![expect(clippy::unwrap_used, reason = "in a test, what fails should fail here")]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod constraints;
+mod nodes;
+mod open;
+mod presence;
+mod schema;
+mod sql_function;
+mod tls;

@@ -1,0 +1,40 @@
+//! Several nodes on one store, where they could get in each other's way.
+
+use std::{sync::Arc, thread};
+
+use windlass_store::Store;
+
+use crate::common::{Backend, Home, START, TestStore, clock, enqueue, plain, runtime};
+
+#[test]
+fn of_several_nodes_that_promote_each_row_is_taken_by_one_and_in_its_order() {
+    const ROWS: u128 = 3_000;
+    let test = TestStore::new(Backend::Postgres);
+    let mut user = test.home.user();
+    user.begin();
+    for number in 1..=ROWS {
+        user.put(&enqueue(number, plain()), test.now()).unwrap();
+    }
+    user.sql("COMMIT");
+    let nodes: Vec<_> = (0..3).map(|_| test.home.clone()).map(promote).collect();
+    nodes.into_iter().for_each(|node| node.join().unwrap());
+    assert_eq!(test.home.count("inbox"), 0);
+    assert_eq!(test.home.count("jobs"), u64::try_from(ROWS).unwrap());
+    // A row that was taken twice would be a hit the second time.
+    assert_eq!(test.home.count("inbox_results"), 0);
+    let feed = test.wait(test.store.feed(0, 10_000));
+    let made: Vec<&str> = feed.iter().map(|event| &event.line[2..28]).collect();
+    assert!(made.is_sorted(), "one node took rows that stood behind those of another");
+}
+
+/// Another node, which promotes until nothing is left.
+fn promote(home: Arc<dyn Home>) -> thread::JoinHandle<()> {
+    thread::spawn(move || {
+        let runtime = runtime(2);
+        let now = Arc::new(START.into());
+        let store: Arc<dyn Store> = home.open(clock(&now), &runtime).unwrap();
+        while home.count("inbox") > 0 {
+            runtime.block_on(store.commit(Arc::default())).unwrap();
+        }
+    })
+}

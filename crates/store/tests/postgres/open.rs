@@ -1,0 +1,92 @@
+//! Which servers and schemas are refused, and what is said.
+
+use std::error::Error as _;
+
+use windlass_store::{
+    Error,
+    postgres::{Options, Postgres},
+};
+use windlass_testkit::postgres::Cluster;
+
+use crate::common::{postgres::SchemaHome, runtime};
+
+/// All that is said about a store that cannot be opened.
+fn refused(options: Options) -> (Error, String) {
+    let opened = runtime(1).block_on(Postgres::open(options));
+    let error = opened.err().expect("it was opened");
+    let mut said = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        said = format!("{said}: {next}");
+        cause = next.source();
+    }
+    (error, said)
+}
+
+#[test]
+fn a_url_says_all_there_is_to_say() {
+    let url = "postgres://ann:secret@db.example:5433/shop?schema=jobs&sslmode=verify-full&sslrootcert=/ca.pem";
+    let options = Options::parse(url).unwrap();
+    assert_eq!(options.schema, "jobs");
+    assert_eq!(options.config.get_ports(), [5433]);
+    assert_eq!(options.name(), "postgres://db.example/shop?schema=jobs");
+    let usual = Options::parse("postgres://db.example/shop").unwrap();
+    assert_eq!(usual.schema, "windlass");
+}
+
+#[test]
+fn a_url_that_makes_no_sense_is_told_without_its_password() {
+    let error = Options::parse("postgres://ann:secret@db.example/shop?colour=red").err().unwrap();
+    let said = format!("{error}: {}", error.source().unwrap());
+    assert!(said.contains("colour") && !said.contains("secret"), "{said}");
+}
+
+#[test]
+fn a_schema_with_an_odd_name_is_refused() {
+    for name in ["", "Jobs", "a b", "x\"; DROP TABLE jobs", &"x".repeat(64)] {
+        let mut options = SchemaHome::new().options.clone();
+        name.clone_into(&mut options.schema);
+        let (error, said) = refused(options);
+        assert_eq!(error.code(), "STORE_CANNOT_OPEN", "{name:?}");
+        assert!(said.contains("small letters"), "{said}");
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_told_by_its_name() {
+    // A port that nobody listens on: the one after the cluster's own is free, or speaks no PostgreSQL.
+    let options = Options::parse("postgres://postgres@127.0.0.1:1/postgres").unwrap();
+    let (error, said) = refused(options);
+    assert_eq!(error.code(), "STORE_CANNOT_OPEN");
+    assert!(said.contains("127.0.0.1") && said.contains("refused"), "{said}");
+}
+
+#[test]
+fn a_database_in_another_encoding_is_refused() {
+    let cluster = Cluster::shared();
+    cluster.psql(
+        "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'",
+    );
+    let (_, said) = refused(Options::new(cluster.connection_string("latin").parse().unwrap()));
+    assert!(said.contains("LATIN1") && said.contains("UTF8"), "{said}");
+}
+
+#[test]
+fn whoever_may_not_make_a_schema_is_told_and_one_that_is_there_can_be_used() {
+    let cluster = Cluster::shared();
+    cluster.psql("CREATE ROLE plain LOGIN");
+    let mut config: windlass_store::postgres::tokio_postgres::Config =
+        cluster.connection_string("postgres").parse().unwrap();
+    config.user("plain");
+    let mut options = Options::new(config);
+    "plain_jobs".clone_into(&mut options.schema);
+    let (_, said) = refused(options.clone());
+    assert!(said.contains("permission denied"), "{said}");
+    cluster.psql("CREATE SCHEMA plain_jobs AUTHORIZATION plain");
+    let runtime = runtime(1);
+    // No more rights than those on its own schema are needed.
+    let store = runtime.block_on(Postgres::open(options.clone())).unwrap();
+    runtime.block_on(store.health()).unwrap();
+    drop(store);
+    runtime.block_on(Postgres::open(options)).map(drop).unwrap();
+}

@@ -1,0 +1,136 @@
+//! A process that commits is killed at any moment, again and again.
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    process::Stdio,
+    thread,
+    time::Duration,
+};
+
+use windlass_kernel::{JobId, State};
+use windlass_store::{Reply, Store as _};
+use windlass_testkit::random::{self, Chance};
+
+use crate::{
+    common::{postgres::SchemaHome, *},
+    count,
+    judge::{judge, number_of},
+    load::{Ledger, node},
+};
+
+#[test]
+fn nothing_that_was_acknowledged_is_lost_with_its_process() {
+    let mut chance = Chance::new(u64::from_be_bytes(random::seed()[..8].try_into().unwrap()));
+    let home = SchemaHome::new();
+    let mut ledger = Ledger::default();
+    for kill in 1..=u128::from(count(6, 50)) {
+        killed_after(chance.ms(0, 250), &home, kill, &mut ledger);
+        // What was asked for and not acknowledged, nobody knows any more.
+        let stored = home.sql().query("SELECT id::text FROM jobs", &[]);
+        ledger.asked.extend(stored.iter().map(|row| number_of(row.get(0))));
+        judge(&home, &ledger);
+        goes_on(&home, kill);
+    }
+    let (jobs, ended) = (ledger.made.len(), ledger.settled.len());
+    println!("{jobs} jobs and {ended} settles were acknowledged");
+    assert!(jobs > 50 && ended > 20, "the process did too little to prove anything");
+}
+
+/// The next process claims what the last one left, and has it to itself.
+fn goes_on(home: &SchemaHome, kill: u128) {
+    let runtime = runtime(2);
+    let store = node(&runtime, &home.options);
+    let claim = claim_many("after", (1 << 100) + kill, 1);
+    let told = runtime.block_on(store.commit(vec![claim].into())).unwrap();
+    for granted in granted(told[0].as_ref().unwrap()) {
+        let settle = write(settle(granted.job.id, granted.job.epoch, succeeded()));
+        let told = runtime.block_on(store.commit(vec![settle].into())).unwrap().remove(0);
+        assert_eq!(answer(&told.unwrap()).state, State::Succeeded);
+    }
+}
+
+/// Runs the process until some time after its first acknowledgement, kills it, and notes all that it
+/// acknowledged.
+fn killed_after(time: Duration, home: &SchemaHome, number: u128, ledger: &mut Ledger) {
+    let mut command = child("crash::child_works_without_end", home.address().as_ref());
+    command.env("WINDLASS_TEST_NUMBER", number.to_string());
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let out = BufReader::new(child.stdout.take().unwrap());
+    let (first, begun) = std::sync::mpsc::channel();
+    let reader = thread::spawn(move || {
+        let mut told = Vec::new();
+        for line in out.split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line).into_owned();
+            // The last line may be cut off by the kill: then it was not acknowledged.
+            let Some(said) = line.strip_prefix("ack ").and_then(|it| it.strip_suffix('.')) else {
+                continue;
+            };
+            told.push(said.split(' ').map(str::to_owned).collect::<Vec<_>>());
+            let _ = first.send(());
+        }
+        told
+    });
+    begun.recv_timeout(Duration::from_secs(30)).expect("the process acknowledges something");
+    thread::sleep(time);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for said in reader.join().unwrap() {
+        let (id, epoch) = (said[1].parse().unwrap(), said[2].parse().unwrap());
+        match &*said[0] {
+            "made" => drop(ledger.made.insert(id)),
+            "held" => drop(ledger.granted.insert((id, epoch), number)),
+            _ => {
+                ledger.settled.insert((id, epoch), State::parse(&said[0]).unwrap());
+            }
+        }
+    }
+}
+
+/// In a process of its own: makes jobs, claims them and settles them, four at a time, and says what it was
+/// told, after it was told.
+#[test]
+fn child_works_without_end() {
+    let Some(address) = child_path() else { return };
+    let number: u128 = std::env::var("WINDLASS_TEST_NUMBER").unwrap().parse().unwrap();
+    let home = SchemaHome::at(address.to_str().unwrap());
+    let runtime = runtime(2);
+    let store = node(&runtime, &home.options);
+    let tasks = (1..=4).map(|task| {
+        let store = store.clone();
+        runtime.spawn(async move {
+            let first = (number << 64) + (task << 32);
+            for round in (0..).step_by(8) {
+                let ids = [first + round + 1, first + round + 2, first + round + 3];
+                let writes = ids.iter().map(|id| write(enqueue(*id, plain()))).collect::<Vec<_>>();
+                store.commit(writes.into()).await.unwrap();
+                say(ids.iter().map(|id| ("made", *id, 0)));
+                let claim = claim_many(&format!("w{number}"), first + round, 3);
+                let told = store.commit(vec![claim].into()).await.unwrap();
+                let held = granted(told[0].as_ref().unwrap());
+                let held = held.iter().map(|it| (it.job.id, it.job.epoch)).collect::<Vec<_>>();
+                say(held.iter().map(|(id, epoch)| ("held", id.as_u128(), epoch.get())));
+                let outcome = |id: JobId| match id.as_u128() % 4 {
+                    0 => failed_for_good(),
+                    1 => failed_for_now(),
+                    _ => succeeded(),
+                };
+                let settles = held.iter().map(|it| write(settle(it.0, it.1, outcome(it.0))));
+                let told = store.commit(settles.collect::<Vec<_>>().into()).await.unwrap();
+                say(held.iter().zip(&told).map(|((id, epoch), reply)| match reply {
+                    Ok(Reply::Answer(answer)) => (answer.state.as_str(), id.as_u128(), epoch.get()),
+                    other => panic!("a settle was answered with {other:?}"),
+                }));
+            }
+        })
+    });
+    tasks.collect::<Vec<_>>().into_iter().for_each(|task| runtime.block_on(task).unwrap());
+}
+
+/// One line for each job, written at once.
+fn say(told: impl Iterator<Item = (&'static str, u128, u64)>) {
+    let lines: String =
+        told.map(|(what, id, epoch)| format!("ack {what} {id} {epoch}.\n")).collect();
+    let mut out = std::io::stdout().lock();
+    out.write_all(lines.as_bytes()).unwrap();
+    out.flush().unwrap();
+}

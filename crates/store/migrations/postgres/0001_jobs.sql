@@ -28,8 +28,8 @@ CREATE TABLE sessions (
     -- Until when the last renewal keeps every lease of the session; the epoch before the first.
     until      timestamptz NOT NULL,
     renewals   bigint      NOT NULL,
-    -- Not before this the last of its leases runs out, renewed or not; the epoch while it had none. It is moved
-    -- on by more than it has to be, so that it is not written with every claim.
+    -- By this the last of its leases has run out, renewed or not; the epoch while it had none. It is moved on
+    -- by more than it has to be, so that it is not written with every claim.
     lapses_at  timestamptz NOT NULL,
     started_at timestamptz NOT NULL,
     -- Does a process that is connected to us run the worker? Then it holds an advisory lock while it lives.

@@ -62,7 +62,7 @@ const ADD_SESSION: &str = "
 const VOUCHED: &str = "UPDATE sessions SET vouched = true WHERE worker = $1 AND NOT vouched";
 const UNVOUCHED: &str = "UPDATE sessions SET vouched = false WHERE worker = $1 AND vouched";
 
-/// What a suspect holds is looked at last: most sessions are alive.
+/// Whoever lives holds its lock; a lock that can be had is given back at once, with the transaction.
 const FREE_LOCKS: &str = "
     SELECT id, worker FROM sessions
     WHERE vouched AND pg_try_advisory_xact_lock($1, id)";

@@ -41,6 +41,7 @@ fn the_doctor_reads_a_whole_store() {
     let store = url("?schema=examined");
     let run = windlass(&["doctor", "--deep", "--store", &store]);
     assert_eq!(run.status.code(), Some(1), "nothing is there yet: {}", text(&run.stdout));
+    assert!(text(&run.stderr).contains("no store in this schema"), "{}", text(&run.stderr));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let options = windlass_store::postgres::Options::parse(&store).expect("it is a URL");
     let opened = runtime.block_on(windlass_store::postgres::Postgres::open(options));

@@ -27,6 +27,11 @@ pub async fn check(options: &Options) -> Result<Report, Error> {
     let connected = connecting.map_err(|_| options.cannot_open("no answer came in time"))?;
     let (mut client, task) =
         connected.map_err(|error| options.cannot_open(Failure::from(error)))?;
+    // A schema of another program is not a damaged store.
+    let found = client.query_one("SELECT to_regclass('meta') IS NOT NULL", &[]).await;
+    if !found.and_then(|row| row.try_get(0)).map_err(|it| Failure::from(it).into_error())? {
+        return Err(options.cannot_open("there is no store in this schema"));
+    }
     let mut report = Report::default();
     let copied = copy_all(&mut client, &mut report).await;
     task.abort();

@@ -154,6 +154,11 @@ impl Needs {
         }
         needs
     }
+
+    /// Is it more than jobs, by their ids or by their keys?
+    pub fn more_than_jobs(&self) -> bool {
+        !(self.tasks.is_empty() && self.letters.is_empty() && self.tasks_of.is_empty())
+    }
 }
 
 /// The rows of one commit, and what becomes of them. A backend keeps beside each what it alone knows.
@@ -377,6 +382,11 @@ impl<P: Default> WorkingSet<P> {
             row.job = job.into();
         }
         transition.answer
+    }
+
+    /// The keys that callers gave to jobs of this commit.
+    pub(crate) fn take_keys(&mut self) -> HashMap<Key, JobId> {
+        std::mem::take(&mut self.keys)
     }
 
     /// What has to be saved, with the rows as they stand.

@@ -1,7 +1,5 @@
 //! Claims: what is ready, and who gets it.
 
-use std::collections::HashSet;
-
 use rusqlite::{Connection, params};
 use windlass_kernel::{
     JobId, Op, Timestamp,
@@ -113,7 +111,7 @@ fn ready(
     work: &Work<'_>,
     now: Timestamp,
 ) -> SqlResult<Ready> {
-    let touched: HashSet<i64> = work.set.rows().map(|row| row.place.seq).collect();
+    let touched = work.touched();
     let limit = i64::try_from(wanted.max.saturating_add(touched.len())).unwrap_or(i64::MAX);
     let mut ready = Ready::default();
     let mut first = connection.prepare_cached(READY)?;

@@ -155,6 +155,30 @@ fn op_of(row: &Row<'_>) -> Result<Enqueue, String> {
     read_op(JobId::from_u128(job_id), text(2), text(3), text(4))
 }
 
+/// Rows of the inbox that a plan takes, and what they were told.
+#[derive(Default)]
+pub(super) struct Promotion {
+    pub(super) batch: Batch,
+    pub(super) replies: Vec<Result<Reply, Refusal>>,
+}
+
+impl Promotion {
+    pub(super) fn is_empty(&self) -> bool {
+        self.batch.last_seq.is_none()
+    }
+
+    /// Saves what became of them and takes them out of the inbox. It gives back the number of the last
+    /// event.
+    pub(super) fn save(
+        &self,
+        connection: &Connection,
+        last_event: u64,
+        now: Timestamp,
+    ) -> SqlResult<u64> {
+        self.batch.save(connection, &self.replies, last_event, now)
+    }
+}
+
 const FORGET: &str = "DELETE FROM inbox WHERE seq <= ?1";
 const TELL: &str = "INSERT INTO log (id, tenant, at, count, events) VALUES (?1, ?2, ?3, ?4, ?5)";
 
@@ -183,19 +207,17 @@ impl Batch {
         mine.chain(writes.iter().cloned()).collect()
     }
 
-    /// Saves what became of it and takes it out of the inbox. Its replies are the first of these. It gives
-    /// back the number of the last event.
-    pub(super) fn save(
+    fn save(
         &self,
         connection: &Connection,
-        replies: &[Option<Result<Reply, Refusal>>],
+        replies: &[Result<Reply, Refusal>],
         mut last_event: u64,
         now: Timestamp,
     ) -> SqlResult<u64> {
         let Some(last_seq) = self.last_seq else { return Ok(last_event) };
         let mut untold: BTreeMap<&TenantId, Vec<(&Taken, Without)>> = BTreeMap::new();
         for (taken, reply) in self.requests.iter().zip(replies) {
-            if let Some(without) = reply.as_ref().and_then(Without::of) {
+            if let Some(without) = Without::of(reply) {
                 untold.entry(&taken.op.tenant).or_default().push((taken, without));
             }
         }

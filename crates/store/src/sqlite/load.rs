@@ -41,6 +41,14 @@ pub(super) struct Place {
     pub(super) lease_seen: u64,
     /// The group of its row, and whether that is an isolated one.
     pub(super) group: Option<(i64, bool)>,
+    /// The session that holds it, as its row is to say.
+    pub(super) session: Option<i64>,
+}
+
+impl Place {
+    pub(super) fn group_id(&self) -> i64 {
+        self.group.expect("a row has a group before it is saved").0
+    }
 }
 
 /// Loads everything that the writes of one commit need.
@@ -56,7 +64,9 @@ pub(super) fn load(connection: &Connection, needs: &Needs, work: &mut Work<'_>) 
         }
     }
     for key in &needs.keys {
-        if let Some(loaded) = load_by_key(connection, key, work.names())? {
+        if !work.take_flying_key(key)
+            && let Some(loaded) = load_by_key(connection, key, work.names())?
+        {
             work.add(loaded);
         }
     }

@@ -1,7 +1,7 @@
 //! The store in one SQLite file: no set-up, one process.
 //!
-//! One thread owns the only connection that writes (`writer`); a few other connections read
-//! (`readers`). The file is locked for as long as it is open (`lock`): a second process is refused
+//! One thread decides what is written (`writer`), another owns the only connection that writes (`saver`);
+//! a few more read (`readers`). The file is locked for as long as it is open (`lock`): a second process is refused
 //! and told who has it. A mark beside the file (`mark`) tells at the next start if something is gone.
 //!
 //! Other connections of the process may write to tables of their own, and to one of ours: the inbox. What
@@ -18,11 +18,13 @@ mod mark;
 mod named;
 mod names;
 mod open;
+mod plan;
 mod read;
 mod readers;
 mod restore;
 mod retention;
 mod save;
+mod saver;
 mod thin;
 mod wake;
 mod work;
@@ -84,6 +86,9 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
+    /// How many commits are worth having on their way at once: one is decided while another is written.
+    pub const COMMITS_IN_FLIGHT: usize = 2;
+
     /// Opens the file, brings its schema up to date and starts the writer.
     pub fn open(options: Options) -> Result<Self, Error> {
         let opened = open::open(&options.path, options.address.as_deref())?;

@@ -1,9 +1,9 @@
 //! What the writer remembers by name: groups and sessions.
 //!
-//! There is one writer, so what it remembers is what is stored. What a transaction adds is kept apart
-//! until it is committed.
+//! There is one writer, so what it remembers is what is stored, or is about to be: what a plan adds goes
+//! with the plan to the saver.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, mem};
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use windlass_kernel::{Job, Queue, Session, Timestamp, WorkerId};
@@ -23,6 +23,16 @@ pub(super) struct Names {
     by_queue: HashMap<Queue, Vec<(i64, GroupName)>>,
     sessions: HashMap<i64, Known>,
     workers: HashMap<WorkerId, i64>,
+    greatest_group: i64,
+    greatest_session: i64,
+    unsaved: Unsaved,
+}
+
+/// Names that a plan adds or changes, in the order in which they are to be saved.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unsaved {
+    groups: Vec<(i64, GroupName)>,
+    sessions: Vec<(i64, Known)>,
 }
 
 /// Looks up what rows refer to by number.
@@ -68,13 +78,41 @@ const GROUP: &str = "SELECT queue, tenant, kind, isolated FROM job_groups WHERE 
 const SESSIONS: &str = "SELECT worker, until, renewals, id, lapses_at FROM sessions";
 const SESSION: &str = "SELECT worker, until, renewals FROM sessions WHERE id = ?1";
 const ADD_GROUP: &str =
-    "INSERT INTO job_groups (queue, tenant, kind, isolated) VALUES (?1, ?2, ?3, ?4)";
+    "INSERT INTO job_groups (id, queue, tenant, kind, isolated) VALUES (?1, ?2, ?3, ?4, ?5)";
 const SAVE_SESSION: &str = "
-    INSERT INTO sessions (worker, until, renewals, lapses_at, started_at)
-    VALUES (?1, ?2, ?3, ?4, ?5)
-    ON CONFLICT (worker) DO UPDATE SET until = excluded.until, renewals = excluded.renewals,
-        lapses_at = excluded.lapses_at
-    RETURNING id";
+    INSERT INTO sessions (id, worker, until, renewals, lapses_at, started_at)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+    ON CONFLICT (id) DO UPDATE SET until = excluded.until, renewals = excluded.renewals,
+        lapses_at = excluded.lapses_at";
+
+impl Unsaved {
+    pub(super) fn is_empty(&self) -> bool {
+        self.groups.is_empty() && self.sessions.is_empty()
+    }
+
+    pub(super) fn save(&self, connection: &Connection, now: Timestamp) -> SqlResult<()> {
+        for (id, name) in &self.groups {
+            connection.prepare_cached(ADD_GROUP)?.execute(params![
+                id,
+                name.queue.as_str(),
+                name.tenant.as_str(),
+                name.kind.as_str(),
+                name.isolated,
+            ])?;
+        }
+        for (id, Known { session, lapses_at }) in &self.sessions {
+            connection.prepare_cached(SAVE_SESSION)?.execute(params![
+                id,
+                session.worker.as_str(),
+                session.until.as_micros(),
+                session.renewals,
+                lapses_at.as_micros(),
+                now.as_micros()
+            ])?;
+        }
+        Ok(())
+    }
+}
 
 impl Names {
     /// Everything that is stored.
@@ -94,40 +132,34 @@ impl Names {
         Ok(names)
     }
 
+    /// What was added or changed since this was last asked.
+    pub(super) fn take_unsaved(&mut self) -> Unsaved {
+        mem::take(&mut self.unsaved)
+    }
+
     /// The number of a job's group, which is made if it is new.
-    pub(super) fn group(
-        &mut self,
-        connection: &Connection,
-        job: &Job,
-        place: &mut Place,
-    ) -> SqlResult<i64> {
+    pub(super) fn group(&mut self, job: &Job, place: &Place) -> (i64, bool) {
         let isolated = job.is_isolated();
-        if let Some((id, _)) = place.group.filter(|(_, was)| *was == isolated) {
-            return Ok(id);
+        if let Some(group) = place.group.filter(|(_, was)| *was == isolated) {
+            return group;
         }
         // Jobs that are enqueued together are mostly of one group.
         let id = match self.last_group.filter(|id| self.groups_by_id[id].is_of(job)) {
             Some(id) => id,
-            None => self.group_named(connection, GroupName::of(job))?,
+            None => self.group_named(GroupName::of(job)),
         };
         self.last_group = Some(id);
-        place.group = Some((id, isolated));
-        Ok(id)
+        (id, isolated)
     }
 
-    fn group_named(&mut self, connection: &Connection, name: GroupName) -> SqlResult<i64> {
+    fn group_named(&mut self, name: GroupName) -> i64 {
         if let Some(id) = self.groups.get(&name) {
-            return Ok(*id);
+            return *id;
         }
-        connection.prepare_cached(ADD_GROUP)?.execute(params![
-            name.queue.as_str(),
-            name.tenant.as_str(),
-            name.kind.as_str(),
-            name.isolated,
-        ])?;
-        let id = connection.last_insert_rowid();
+        let id = self.greatest_group + 1;
+        self.unsaved.groups.push((id, name.clone()));
         self.add_group(id, name);
-        Ok(id)
+        id
     }
 
     /// The groups of a queue.
@@ -147,64 +179,45 @@ impl Names {
     }
 
     /// A worker has leases until then: its session begins, or lasts longer.
-    pub(super) fn lease_session(
-        &mut self,
-        connection: &Connection,
-        worker: &WorkerId,
-        until: Timestamp,
-        now: Timestamp,
-    ) -> SqlResult<()> {
-        let known = self.workers.get(worker).and_then(|id| self.sessions.get(id));
-        match known {
-            Some(known) if known.lapses_at >= until => Ok(()),
-            Some(known) => self.save_session(connection, known.session.clone(), until, now),
+    pub(super) fn lease_session(&mut self, worker: &WorkerId, until: Timestamp) {
+        match self.known_of(worker).cloned() {
+            Some(known) if known.lapses_at >= until => {}
+            Some(known) => self.save_session(Known { lapses_at: until, ..known }),
             None => {
                 let none = Timestamp::MIN;
                 let session = Session { worker: worker.clone(), until: none, renewals: 0 };
-                self.save_session(connection, session, until, now)
+                self.save_session(Known { session, lapses_at: until });
             }
         }
     }
 
-    /// Saves a session that was renewed.
-    pub(super) fn renew_session(
-        &mut self,
-        connection: &Connection,
-        session: Session,
-        now: Timestamp,
-    ) -> SqlResult<()> {
-        let known = self.workers.get(&session.worker).and_then(|id| self.sessions.get(id));
+    /// A session was renewed.
+    pub(super) fn renew_session(&mut self, session: Session) {
+        let known = self.known_of(&session.worker);
         let lapses_at = known.map_or(session.until, |known| known.lapses_at.max(session.until));
-        self.save_session(connection, session, lapses_at, now)
+        self.save_session(Known { session, lapses_at });
     }
 
-    fn save_session(
-        &mut self,
-        connection: &Connection,
-        session: Session,
-        lapses_at: Timestamp,
-        now: Timestamp,
-    ) -> SqlResult<()> {
-        let row = params![
-            session.worker.as_str(),
-            session.until.as_micros(),
-            session.renewals,
-            lapses_at.as_micros(),
-            now.as_micros()
-        ];
-        let mut save = connection.prepare_cached(SAVE_SESSION)?;
-        let id = save.query_row(row, |row| row.get(0))?;
-        self.add_session(id, Known { session, lapses_at });
-        Ok(())
+    fn known_of(&self, worker: &WorkerId) -> Option<&Known> {
+        self.workers.get(worker).and_then(|id| self.sessions.get(id))
+    }
+
+    fn save_session(&mut self, known: Known) {
+        let id = self.workers.get(&known.session.worker).copied();
+        let id = id.unwrap_or(self.greatest_session + 1);
+        self.unsaved.sessions.push((id, known.clone()));
+        self.add_session(id, known);
     }
 
     fn add_group(&mut self, id: i64, name: GroupName) {
+        self.greatest_group = self.greatest_group.max(id);
         self.groups_by_id.insert(id, name.clone());
         self.by_queue.entry(name.queue.clone()).or_default().push((id, name.clone()));
         self.groups.insert(name, id);
     }
 
     fn add_session(&mut self, id: i64, known: Known) {
+        self.greatest_session = self.greatest_session.max(id);
         self.workers.insert(known.session.worker.clone(), id);
         self.sessions.insert(id, known);
     }

@@ -114,6 +114,21 @@ fn connect(path: &Path) -> Result<Connection, Error> {
     Ok(connection)
 }
 
+/// A connection that cannot write, to a database that is open already.
+pub(super) fn connect_to_read(path: &Path) -> Result<Connection, Error> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(|it| failed(path, it))?;
+    let set_up = || -> SqlResult<()> {
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        connection.set_prepared_statement_cache_capacity(64);
+        // Without it SQLite prepares a statement anew whenever the number of a bound LIMIT changes.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+        Ok(())
+    };
+    set_up().map_err(|error| failed(path, error))?;
+    Ok(connection)
+}
+
 const HAS_HISTORY: &str =
     "SELECT count(*) > 0 FROM pragma_table_info('jobs') WHERE name = 'history'";
 const HAS_META: &str = "SELECT count(*) FROM sqlite_schema WHERE name = 'meta'";
@@ -169,8 +184,6 @@ fn set_up(connection: &Connection) -> SqlResult<()> {
     // The writer folds the log itself: SQLite says nothing when its own attempt fails.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.set_prepared_statement_cache_capacity(128);
-    // Without it SQLite prepares a statement anew whenever the number of a bound LIMIT changes.
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())
 }
 

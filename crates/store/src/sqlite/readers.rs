@@ -8,10 +8,10 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::{SqlResult, classify};
+use super::{SqlResult, classify, open::connect_to_read};
 use crate::Error;
 
 /// How many reads can run at once.
@@ -34,9 +34,7 @@ impl Readers {
         let inbox = Arc::new(Mutex::new(inbox));
         let mut threads = Vec::new();
         for number in 0..READERS {
-            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-            let mut connection = Connection::open_with_flags(path, flags).map_err(classify)?;
-            connection.set_prepared_statement_cache_capacity(64);
+            let mut connection = connect_to_read(path)?;
             let inbox = inbox.clone();
             let reader = thread::Builder::new().name(format!("windlass-reader-{number}"));
             threads.push(reader.spawn(move || {

@@ -1,6 +1,6 @@
-//! Saves what a commit decided: rows, then the log.
+//! Writes what a plan says, in one transaction: names, the log, rows.
 
-use std::sync::LazyLock;
+use std::{borrow::Cow, sync::LazyLock};
 
 use rusqlite::{CachedStatement, Connection, params};
 use windlass_kernel::{DeadLetter, Job, JobId, NewPayload, Task, Timestamp};
@@ -8,36 +8,30 @@ use windlass_kernel::{DeadLetter, Job, JobId, NewPayload, Task, Timestamp};
 use super::{
     SqlResult,
     load::{Place, TaskName},
-    names::Names,
+    plan::Plan,
     read::read_payload,
 };
 use crate::{
     IdMap,
-    commit::{Changes, Output, Row},
+    commit::{Output, Row},
     job_row::{TraceName, json, timer_at},
-    log,
     packed::LeaseColumn,
     row::{Options, Rest},
 };
 
-/// How many log ids stand in a job's row before the older ones move to their own table.
-const LOG_IDS_INLINE: usize = 16;
-
 /// A payload up to this size stands in the job's row.
 const PAYLOAD_INLINE_BYTES: usize = 256;
 
-/// Saves everything, and gives back the number of the last event.
-pub(super) fn save(
-    connection: &Connection,
-    changes: &Changes,
-    rows: &mut IdMap<Row<Place>>,
-    names: &mut Names,
-    last_event: u64,
-    now: Timestamp,
-) -> SqlResult<u64> {
-    let last_event = save_log(connection, changes, rows, last_event, now)?;
-    insert_jobs(connection, changes, rows, names)?;
-    update_jobs(connection, changes, rows, names)?;
+/// Writes all that a plan says.
+pub(super) fn save(connection: &Connection, plan: &Plan) -> SqlResult<()> {
+    let Plan { changes, rows, .. } = plan;
+    plan.names.save(connection, plan.now)?;
+    append_log(connection, plan)?;
+    insert_jobs(connection, &changes.created, rows)?;
+    update_jobs(connection, &changes.updated, rows)?;
+    for (seq, log_id) in &plan.older {
+        connection.prepare_cached(MOVE_LOG_ID)?.execute(params![seq, log_id])?;
+    }
     for output in &changes.outputs {
         save_output(connection, output, rows[&output.job_id].place.seq)?;
     }
@@ -60,7 +54,7 @@ pub(super) fn save(
         let row = params![tenant.as_str(), json(follow_up)];
         connection.prepare_cached(FOLLOW_UP)?.execute(row)?;
     }
-    Ok(last_event)
+    Ok(())
 }
 
 const FOLLOW_UP: &str = "INSERT INTO follow_ups (tenant, what) VALUES (?1, ?2)";
@@ -70,51 +64,31 @@ const APPROVE: &str =
 
 const APPEND: &str = "INSERT INTO log (id, tenant, at, count, events) VALUES (?1, ?2, ?3, ?4, ?5)";
 
-/// One row for each tenant, with all its events. Each job learns where its events are.
-fn save_log(
-    connection: &Connection,
-    changes: &Changes,
-    rows: &mut IdMap<Row<Place>>,
-    mut last_event: u64,
-    now: Timestamp,
-) -> SqlResult<u64> {
-    for (tenant, events) in &changes.events {
-        let id = last_event + 1;
-        let mut text = String::with_capacity(events.len() * 256);
-        for event in events {
-            text.push(if text.is_empty() { '[' } else { ',' });
-            let start = text.len();
-            log::encode(event, &mut text);
-            let row = rows.get_mut(&event.job_id).expect("an event is of a job of this commit");
-            let history = &mut row.place.history;
-            history.add(&log::extend(history.chain(), now, &text[start..]), id);
-        }
-        text.push(']');
-        let count = events.len();
+fn append_log(connection: &Connection, plan: &Plan) -> SqlResult<()> {
+    for row in &plan.log {
         connection.prepare_cached(APPEND)?.execute(params![
-            id,
-            tenant.as_str(),
-            now.as_micros(),
-            count,
-            text
+            row.id,
+            row.tenant.as_str(),
+            plan.now.as_micros(),
+            row.count,
+            row.events
         ])?;
-        last_event += count as u64;
     }
-    Ok(last_event)
+    Ok(())
 }
 
 /// How many jobs one statement inserts: starting a statement costs as much as a third of a row.
 const INSERT_ROWS: usize = 8;
 
 const INSERT: &str = "
-    INSERT INTO jobs (id, tenant, group_id, state, rank, version, attempt, retry_count, max_retries,
+    INSERT INTO jobs (seq, id, tenant, group_id, state, rank, version, attempt, retry_count, max_retries,
         epoch, created_at, updated_at, started_at, next_retry_at, timer_at, lease_session, lease,
         task_id, idempotency_scope, idempotency_key, payload_digest, trace_id, dlq_id, options, rest,
         history, payload)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
-        ?21, ?22, ?23, ?24, ?25, ?26, ?27)";
+        ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28)";
 
-const INSERT_COLUMNS: usize = 27;
+const INSERT_COLUMNS: usize = 28;
 
 /// [`INSERT`], for as many jobs as go together.
 static INSERT_MANY: LazyLock<String> = LazyLock::new(|| {
@@ -128,66 +102,57 @@ const INSERT_PAYLOAD: &str = "INSERT INTO payloads (seq, payload) VALUES (?1, ?2
 
 fn insert_jobs(
     connection: &Connection,
-    changes: &Changes,
-    rows: &mut IdMap<Row<Place>>,
-    names: &mut Names,
+    created: &[(JobId, NewPayload)],
+    rows: &IdMap<Row<Place>>,
 ) -> SqlResult<()> {
     let (mut many, mut one) =
         (connection.prepare_cached(&INSERT_MANY)?, connection.prepare_cached(INSERT)?);
-    for created in changes.created.chunks(INSERT_ROWS) {
+    for created in created.chunks(INSERT_ROWS) {
         // A payload that is copied from a job of this commit has to be stored before.
         let is_given = |(_, payload): &_| matches!(payload, NewPayload::Given(_));
         if created.len() == INSERT_ROWS && created.iter().all(is_given) {
-            insert_together(connection, &mut many, created, rows, names)?;
+            insert_together(connection, &mut many, created, rows)?;
         } else {
             for alone in created.chunks(1) {
-                insert_together(connection, &mut one, alone, rows, names)?;
+                insert_together(connection, &mut one, alone, rows)?;
             }
         }
     }
     Ok(())
 }
 
-/// Inserts as many jobs as the statement takes. Their numbers follow each other.
+/// Inserts as many jobs as the statement takes.
 fn insert_together(
     connection: &Connection,
     insert: &mut CachedStatement<'_>,
     created: &[(JobId, NewPayload)],
-    rows: &mut IdMap<Row<Place>>,
-    names: &mut Names,
+    rows: &IdMap<Row<Place>>,
 ) -> SqlResult<()> {
     let mut large = Vec::new();
-    for (number, (id, payload)) in created.iter().enumerate() {
-        let Row { job, place, .. } = rows.get_mut(id).expect("it was just created");
-        let copied: String;
+    let mut binding = Binding { statement: insert, next: 0 };
+    for (id, payload) in created {
+        let Row { job, place, .. } = &rows[id];
         let payload = match payload {
-            NewPayload::Given(payload) => payload.as_str(),
+            NewPayload::Given(payload) => Cow::Borrowed(payload.as_str()),
             NewPayload::Of(other) => {
-                copied = read_payload(connection, *other)?.expect("its job was just loaded");
-                &copied
+                read_payload(connection, *other)?.expect("its job was just loaded").into()
             }
         };
-        let group = names.group(connection, job, place)?;
-        let inline = Some(payload).filter(|payload| payload.len() <= PAYLOAD_INLINE_BYTES);
-        let mut row = Binding { statement: insert, next: number * INSERT_COLUMNS };
-        bind_job(&mut row, job, place, group, session_of(job, names), inline)?;
+        let inline = Some(&*payload).filter(|payload| payload.len() <= PAYLOAD_INLINE_BYTES);
+        bind_job(&mut binding, job, place, inline)?;
         if inline.is_none() {
-            large.push((*id, payload.to_owned()));
+            large.push((place.seq, payload));
         }
     }
     insert.raw_execute()?;
-    let last = connection.last_insert_rowid();
-    for (before, (id, _)) in (0..).zip(created.iter().rev()) {
-        let Row { job, place, .. } = rows.get_mut(id).expect("it was just created");
-        place.seq = last - before;
+    for Row { job, place, .. } in created.iter().map(|(id, _)| &rows[id]) {
         if let Some(parent) = job.spec.parent {
             let row = params![parent.as_u128().to_be_bytes(), place.seq];
             connection.prepare_cached(INSERT_CHILD)?.execute(row)?;
         }
     }
-    for (id, payload) in large {
-        let row = params![rows[&id].place.seq, payload];
-        connection.prepare_cached(INSERT_PAYLOAD)?.execute(row)?;
+    for (seq, payload) in large {
+        connection.prepare_cached(INSERT_PAYLOAD)?.execute(params![seq, payload])?;
     }
     Ok(())
 }
@@ -205,26 +170,19 @@ impl Binding<'_, '_> {
     }
 }
 
-/// The session that holds the job.
-fn session_of(job: &Job, names: &Names) -> Option<i64> {
-    let lease = job.lease.as_ref()?;
-    Some(names.session_of(&lease.worker).expect("a session is saved before its leases").0)
-}
-
 /// Binds the columns of a new job, in the order of [`INSERT`].
 fn bind_job(
     row: &mut Binding<'_, '_>,
     job: &Job,
     place: &Place,
-    group: i64,
-    session: Option<i64>,
     payload: Option<&str>,
 ) -> SqlResult<()> {
     let spec = &job.spec;
     let given = !spec.idempotency_scope.is_own_id();
+    row.add(place.seq)?;
     row.add(job.id.as_u128().to_be_bytes())?;
     row.add(spec.tenant.as_str())?;
-    row.add(group)?;
+    row.add(place.group_id())?;
     row.add(job.state.as_str())?;
     row.add(spec.rank().0)?;
     row.add(job.version)?;
@@ -237,7 +195,7 @@ fn bind_job(
     row.add(job.started_at.map(Timestamp::as_micros))?;
     row.add(job.next_retry_at.map(Timestamp::as_micros))?;
     row.add(timer_at(job).map(Timestamp::as_micros))?;
-    row.add(session)?;
+    row.add(place.session)?;
     row.add(LeaseColumn::of(job, place.lease_seen).bytes())?;
     row.add(spec.task_given.then(|| TaskName::of(&spec.task_id)))?;
     row.add(given.then(|| spec.idempotency_scope.as_str()))?;
@@ -272,25 +230,22 @@ const SET_LETTER: &str = "
 
 fn update_jobs(
     connection: &Connection,
-    changes: &Changes,
-    rows: &mut IdMap<Row<Place>>,
-    names: &mut Names,
+    updated: &[JobId],
+    rows: &IdMap<Row<Place>>,
 ) -> SqlResult<()> {
     let mut update = connection.prepare_cached(UPDATE)?;
     let mut narrow = connection.prepare_cached(MOVE)?;
-    for id in &changes.updated {
-        let Row { job, place, before, .. } = rows.get_mut(id).expect("it was changed");
-        move_older_log_ids(connection, place)?;
+    for id in updated {
+        let Row { job, place, before, .. } = &rows[id];
         if before.as_ref().is_some_and(|before| only_moves(before, job)) {
-            move_job(&mut narrow, job, place, session_of(job, names))?;
+            move_job(&mut narrow, job, place)?;
             continue;
         }
         if let Some(dlq_id) = job.dlq_id {
             let row = params![place.seq, dlq_id.as_u128().to_be_bytes()];
             connection.prepare_cached(SET_LETTER)?.execute(row)?;
         }
-        let group = names.group(connection, job, place)?;
-        update_job(&mut update, job, place, group, session_of(job, names))?;
+        update_job(&mut update, job, place)?;
     }
     Ok(())
 }
@@ -303,12 +258,7 @@ fn only_moves(before: &Job, job: &Job) -> bool {
     rest(before) == rest(job) && timer_at(before) == timer_at(job)
 }
 
-fn move_job(
-    narrow: &mut CachedStatement<'_>,
-    job: &Job,
-    place: &Place,
-    session: Option<i64>,
-) -> SqlResult<()> {
+fn move_job(narrow: &mut CachedStatement<'_>, job: &Job, place: &Place) -> SqlResult<()> {
     narrow.execute(params![
         place.seq,
         job.state.as_str(),
@@ -316,7 +266,7 @@ fn move_job(
         job.epoch.get(),
         job.updated_at.as_micros(),
         job.started_at.map(Timestamp::as_micros),
-        session,
+        place.session,
         LeaseColumn::of(job, place.lease_seen).bytes(),
         Rest::of(job).map(|rest| json(&rest)),
         place.history.bytes(),
@@ -324,13 +274,7 @@ fn move_job(
     Ok(())
 }
 
-fn update_job(
-    update: &mut CachedStatement<'_>,
-    job: &Job,
-    place: &Place,
-    group: i64,
-    session: Option<i64>,
-) -> SqlResult<()> {
+fn update_job(update: &mut CachedStatement<'_>, job: &Job, place: &Place) -> SqlResult<()> {
     update.execute(params![
         place.seq,
         job.state.as_str(),
@@ -342,28 +286,16 @@ fn update_job(
         job.started_at.map(Timestamp::as_micros),
         job.next_retry_at.map(Timestamp::as_micros),
         timer_at(job).map(Timestamp::as_micros),
-        session,
+        place.session,
         LeaseColumn::of(job, place.lease_seen).bytes(),
         Rest::of(job).map(|rest| json(&rest)),
         place.history.bytes(),
-        group,
+        place.group_id(),
     ])?;
     Ok(())
 }
 
 const MOVE_LOG_ID: &str = "INSERT INTO job_log (seq, log_id) VALUES (?1, ?2)";
-
-/// When too many log ids stand in the row, all but the newest move out.
-fn move_older_log_ids(connection: &Connection, place: &mut Place) -> SqlResult<()> {
-    if place.history.log_ids().len() <= LOG_IDS_INLINE {
-        return Ok(());
-    }
-    let mut insert = connection.prepare_cached(MOVE_LOG_ID)?;
-    for id in place.history.take_older() {
-        insert.execute(params![place.seq, id])?;
-    }
-    Ok(())
-}
 
 const SAVE_OUTPUT: &str = "
     INSERT INTO outputs (seq, attempt, result, remaining, stats) VALUES (?1, ?2, ?3, ?4, ?5)

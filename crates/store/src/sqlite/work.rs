@@ -1,6 +1,11 @@
 //! The work of one commit: the rows it has loaded, where they stand, and the names it may add.
+//!
+//! The database shows what is written. What is planned and on its way to the disk is newer, and comes first.
 
-use std::sync::Arc;
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::Arc,
+};
 
 use rusqlite::Connection;
 use windlass_kernel::{Job, JobId, WorkerId};
@@ -9,10 +14,11 @@ use super::{
     SqlResult,
     load::{HeldRow, Loaded, Place, load_held},
     names::Names,
+    plan::Plan,
 };
 use crate::{
     IdMap,
-    commit::{Row, WorkingSet},
+    commit::{Key, Row, WorkingSet},
     job_row::with_session,
 };
 
@@ -21,6 +27,8 @@ pub(super) struct Work<'a> {
     pub(super) set: WorkingSet<Place>,
     pub(super) names: &'a mut Names,
     held: &'a mut Held,
+    /// Plans that are on their way, oldest first.
+    flying: &'a VecDeque<Arc<Plan>>,
     /// No job has a later id.
     newest: JobId,
 }
@@ -32,19 +40,44 @@ impl<'a> Work<'a> {
         room: usize,
         names: &'a mut Names,
         held: &'a mut Held,
+        flying: &'a VecDeque<Arc<Plan>>,
         newest: JobId,
     ) -> Self {
         let set = WorkingSet::new(incarnation, room);
-        Self { set, names, held, newest }
+        Self { set, names, held, flying, newest }
     }
 
     pub(super) fn names(&self) -> &Names {
         self.names
     }
 
-    /// Adds a job that was loaded.
+    /// Adds a job that was loaded, unless it is known better.
     pub(super) fn add(&mut self, loaded: Loaded) {
-        self.set.add_job(loaded.job, loaded.place);
+        let id = loaded.job.id;
+        if !self.set.contains(id) && !self.take_flying(id) {
+            self.set.add_job(loaded.job, loaded.place);
+        }
+    }
+
+    /// Adds the job with this key, if it is on its way. It says whether there is one.
+    pub(super) fn take_flying_key(&mut self, key: &Key) -> bool {
+        let found = self.flying.iter().rev().find_map(|plan| plan.by_key(key));
+        found.map(|row| row.job.id).is_some_and(|id| self.take_flying(id))
+    }
+
+    fn take_flying(&mut self, id: JobId) -> bool {
+        let Some(row) = self.flying.iter().rev().find_map(|plan| plan.rows.get(&id)) else {
+            return false;
+        };
+        let (job, place) = (row.job.clone(), row.place.clone());
+        self.add_known(job, place);
+        true
+    }
+
+    /// Where the jobs are that this commit or one on its way has touched.
+    pub(super) fn touched(&self) -> HashSet<i64> {
+        let flying = self.flying.iter().flat_map(|plan| plan.rows.values());
+        self.set.rows().chain(flying).map(|row| row.place.seq).collect()
     }
 
     /// Could a job of this id be stored? Ids grow with time, so a new one is later than all others.
@@ -62,15 +95,29 @@ impl<'a> Work<'a> {
             Some((session, _)) => load_held(connection, session)?,
             None => Vec::new(),
         };
-        held.retain(|row| !self.set.contains(row.id));
-        let mine = |job: &&Job| job.lease.as_ref().is_some_and(|it| it.worker == *worker);
-        held.extend(self.set.rows().map(|row| &*row.job).filter(mine).map(HeldRow::of));
+        let mut newer: IdMap<&Job> = IdMap::default();
+        for plan in self.flying {
+            newer.extend(plan.rows.iter().map(|(id, row)| (*id, &*row.job)));
+        }
+        newer.extend(self.set.rows().map(|row| (row.job.id, &*row.job)));
+        held.retain(|row| !newer.contains_key(&row.id));
+        let mine = |job: &&&Job| job.lease.as_ref().is_some_and(|it| it.worker == *worker);
+        held.extend(newer.values().filter(mine).map(|job| HeldRow::of(job)));
         Ok(held)
     }
 
-    /// Adds a job that the writer still holds. It says whether there was one.
+    /// Adds a job that is on its way, or that the writer still holds. It says whether there was one.
     pub(super) fn take_held(&mut self, id: JobId) -> bool {
-        let Some((mut job, mut place)) = self.held.jobs.remove(&id) else { return false };
+        if self.take_flying(id) {
+            return true;
+        }
+        let Some((job, place)) = self.held.jobs.remove(&id) else { return false };
+        self.add_known(job, place);
+        true
+    }
+
+    /// Adds a job as it was last seen, with what its session has added since.
+    fn add_known(&mut self, mut job: Arc<Job>, mut place: Place) {
         let session = job.lease.as_ref().and_then(|lease| {
             let (_, session) = self.names.session_of(&lease.worker)?;
             let adds = session.renewals != place.lease_seen || session.until > lease.until;
@@ -80,7 +127,6 @@ impl<'a> Work<'a> {
             with_session(Arc::make_mut(&mut job), &mut place.lease_seen, session);
         }
         self.set.add_job(job, place);
-        true
     }
 }
 
@@ -96,7 +142,7 @@ impl Held {
     /// More than this many are not remembered; they are loaded instead.
     const MAX: usize = 16 * 1024;
 
-    /// Remembers what is held after a commit.
+    /// Remembers what is held after a commit that was written.
     pub(super) fn put_back(&mut self, rows: IdMap<Row<Place>>) {
         for (id, row) in rows {
             // What was loaded by another road may be here from before.

@@ -1,101 +1,112 @@
-//! The writer: the one thread that changes the database.
+//! The writer: the thread that decides what is written.
 //!
-//! It takes a batch, puts it into one transaction, waits until that is on the disk, and answers. An error
-//! of the disk, or a row that cannot be right, ends it for good: after a failed fsync nobody knows what
-//! is on the disk, so nothing more is acknowledged until the file was opened again.
+//! It takes a batch, looks at the database, asks the rules, and makes a plan of all that changes, which the
+//! saver puts on the disk. While it does, the writer makes the next plan: it sees those that are on their
+//! way as if they were written. Nobody is told of a plan before it is on the disk; if that fails, what was
+//! planned on top of it is planned anew.
+//!
+//! A row that cannot be right ends it for good, and so does an error of the disk.
 
-use std::{mem, time::Duration};
+use std::{
+    collections::VecDeque,
+    mem,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
-use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, config::DbConfig};
+use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
 use tokio::sync::mpsc;
 use windlass_kernel::{
-    Answer, Jitter, JobId, Op, Refusal, Retention, TenantId, Timestamp, WorkerId,
+    Answer, Jitter, JobId, NewPayload, Op, Refusal, Retention, TenantId, Timestamp, WorkerId,
     ops::{Expire, Expiry},
 };
 
 use super::{
     Clock, SqlResult, claim, classify, inbox,
-    load::{self, Place},
-    mark::{Mark, Point},
-    named::Named,
+    load,
+    mark::Point,
     names::Names,
     open::{INCARNATION, SET_INCARNATION},
+    plan::{Numbers, Plan},
     retention::{self, Sweep},
-    save,
+    saver::{Asker, Gate, Outcome, Saver, ends},
     work::{Held, Work},
     writer_thread::Request,
 };
 use crate::{
-    ClaimMany, Error, IdMap, Replies, Reply, Write,
-    commit::{Granted, Needs, Row},
+    ClaimMany, Error, Replies, Reply, Write,
+    commit::{Granted, Needs},
     read::Pruned,
 };
 
 /// What the thread owns.
 pub(super) struct Writer {
+    /// It only reads.
     connection: Connection,
-    named: Named,
-    mark: Mark,
+    saver: Saver,
+    gate: Gate,
     clock: Clock,
-    names: Names,
-    held: Held,
+    known: Known,
+    /// Plans that are on their way, oldest first, and the batches they were made of.
+    flying: VecDeque<Arc<Plan>>,
+    batches: VecDeque<Arc<Vec<Write>>>,
     sweep: Sweep,
     /// The greatest id of a job that is forgotten while the log still speaks of it.
     last_pruned: Option<JobId>,
-    /// A transaction failed: what was remembered may be what was not written.
+    /// A plan was given up, or could not be written: what is known may be what is not so.
     is_unsure: bool,
-    last_event: u64,
     last_now: Timestamp,
-    /// No job has a later id.
-    newest: JobId,
     incarnation: u32,
-    /// How many rows of the inbox the last transaction took.
+    /// How many rows of the inbox the last plan took.
     promoting: usize,
 }
 
-/// How many pages the log has, and how many of them are in the database already.
-const LOG_LENGTH: &str = "PRAGMA wal_checkpoint(NOOP)";
-/// Folds what no reader still needs, and waits for nobody.
-const FOLD_LOG: &str = "PRAGMA wal_checkpoint(PASSIVE)";
-/// How many pages the log may have before it is folded into the database.
-const LOG_PAGES_MAX: i64 = 1_000;
+/// What the writer knows without a look: what is stored, and what is planned on top of it.
+struct Known {
+    names: Names,
+    held: Held,
+    numbers: Numbers,
+}
 
-const NEWEST: &str = "SELECT coalesce(max(id), zeroblob(16)) FROM jobs";
+const NEWEST: &str = "SELECT coalesce(max(id), zeroblob(16)), coalesce(max(seq), 0) FROM jobs";
 const LAST: &str = "SELECT id + count - 1, at FROM log ORDER BY id DESC LIMIT 1";
+
+impl Known {
+    fn load(connection: &Connection) -> SqlResult<Self> {
+        let last = connection.query_row(LAST, [], |row| row.get(0)).optional()?;
+        let (newest, seq) =
+            connection.query_row(NEWEST, [], |row| Ok((load::u128_of(row, 0)?, row.get(1)?)))?;
+        let (event, newest) = (last.unwrap_or(0), JobId::from_u128(newest));
+        let numbers = Numbers { event, seq, newest };
+        Ok(Self { names: Names::load(connection)?, held: Held::default(), numbers })
+    }
+}
 
 impl Writer {
     pub(super) fn new(
         connection: Connection,
-        named: Named,
-        mark: Mark,
+        saver: Saver,
+        gate: Gate,
         clock: Clock,
     ) -> Result<Self, Error> {
-        let (last_event, at) = connection
-            .query_row(LAST, [], |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()
-            .map_err(classify)?
-            .unwrap_or((0, 0));
-        let names = Names::load(&connection).map_err(classify)?;
-        let last_now = Timestamp::from_micros(at);
+        let known = Known::load(&connection).map_err(classify)?;
+        let at = connection.query_row(LAST, [], |row| row.get(1)).optional().map_err(classify)?;
+        let last_now = Timestamp::from_micros(at.unwrap_or(0));
         let incarnation = connection.query_row(INCARNATION, [], |row| row.get(0)).optional();
         let incarnation = incarnation.map_err(classify)?.unwrap_or(0);
-        let newest = connection.query_row(NEWEST, [], |row| load::u128_of(row, 0));
-        let newest = JobId::from_u128(newest.map_err(classify)?);
         let last_pruned = retention::load_last_pruned(&connection).map_err(classify)?;
-        let (held, sweep, is_unsure) = (Held::default(), Sweep::default(), false);
         Ok(Self {
             connection,
-            named,
-            mark,
+            saver,
+            gate,
             clock,
-            names,
-            held,
-            sweep,
+            known,
+            flying: VecDeque::new(),
+            batches: VecDeque::new(),
+            sweep: Sweep::default(),
             last_pruned,
-            is_unsure,
-            last_event,
+            is_unsure: false,
             last_now,
-            newest,
             incarnation,
             promoting: 0,
         })
@@ -123,96 +134,158 @@ impl Writer {
         }
     }
 
-    pub(super) fn run(mut self, mut inbox: mpsc::Receiver<Request>) {
-        while let Some(request) = inbox.blocking_recv() {
-            let goes_on = match request {
-                Request::Commit(writes, answer) => tell(self.commit(&writes), |result| {
-                    let _ = answer.send(result);
-                }),
-                Request::Prune(retention, max, answer) => {
-                    tell(self.prune(&retention, max), |result| {
-                        let _ = answer.send(result);
-                    })
-                }
-                Request::RaiseIncarnation(answer) => tell(self.raise_incarnation(), |result| {
-                    let _ = answer.send(result);
-                }),
-            };
-            if !goes_on {
-                return self.abandon();
-            }
-            if let Err(error) = self.fold_log() {
-                // Whoever asks next is told why.
-                if let Some(request) = inbox.blocking_recv() {
-                    request.refuse(error);
-                }
-                return self.abandon();
+    pub(super) fn run(mut self, mut requests: mpsc::Receiver<Request>) {
+        while let Some(request) = requests.blocking_recv() {
+            if !self.answer(request) {
+                return;
             }
         }
-        self.mark.close();
-    }
-
-    /// Folds a log that has grown long into the database, after those who waited were answered.
-    ///
-    /// SQLite would do it by itself, and would not say when it fails: a disk that can no longer be synced
-    /// would go unnoticed while the log grows. A disk that is full is no reason to end: the log stays as it
-    /// is, and the next commit tries again.
-    fn fold_log(&self) -> Result<(), Error> {
-        let count = |row: &rusqlite::Row<'_>| Ok((row.get(1)?, row.get(2)?));
-        let ask = |sql| self.connection.prepare_cached(sql)?.query_row([], count);
-        let fold = || -> SqlResult<()> {
-            let (pages, folded): (i64, i64) = ask(LOG_LENGTH)?;
-            if pages >= LOG_PAGES_MAX && folded < pages {
-                ask(FOLD_LOG)?;
-            }
-            Ok(())
-        };
-        match fold().map_err(classify) {
-            Err(error @ (Error::Stopped(_) | Error::Damaged(_))) => Err(error),
-            Ok(()) | Err(_) => Ok(()),
+        if self.land_all().is_ok() {
+            // The last connection to close folds the log into the file, and one that reads cannot.
+            let Self { connection, saver, .. } = self;
+            drop(connection);
+            saver.close();
         }
     }
 
-    /// Leaves the files as they are: what comes after a failure of the disk is for the next start.
-    fn abandon(self) {
-        let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+    /// Does what was asked, or sees to it. It says whether the writer may go on.
+    fn answer(&mut self, request: Request) -> bool {
+        if let Err(error) = self.land() {
+            request.refuse(error);
+            return false;
+        }
+        match request {
+            Request::Commit(writes, asker) => self.commit(writes, asker),
+            Request::Prune(retention, max, asker) => tell(self.prune(retention, max), |result| {
+                let _ = asker.send(result);
+            }),
+            Request::RaiseIncarnation(asker) => tell(self.raise_incarnation(), |result| {
+                let _ = asker.send(result);
+            }),
+            // It has.
+            Request::Look => true,
+        }
     }
 
     fn raise_incarnation(&mut self) -> Result<(), Error> {
+        self.land_all()?;
         let next = self.incarnation + 1;
-        self.connection.execute(SET_INCARNATION, [next]).map_err(classify)?;
+        let point = Point { incarnation: next, event: self.known.numbers.event };
+        let raise = move |disk: &mut super::saver::Disk| -> SqlResult<()> {
+            disk.connection.execute(SET_INCARNATION, [next])?;
+            disk.note(point);
+            Ok(())
+        };
+        self.saver.run(raise)?.map_err(classify)?;
         self.incarnation = next;
-        self.note();
         Ok(())
     }
 
     /// One step of retention, one transaction. It writes no event. After an error the pass begins anew.
-    fn prune(&mut self, retention: &Retention, max: usize) -> Result<Pruned, Error> {
+    fn prune(&mut self, retention: Retention, max: usize) -> Result<Pruned, Error> {
+        self.land_all()?;
         let now = (self.clock)().max(self.last_now);
         let sweep = mem::take(&mut self.sweep);
-        let step = || -> SqlResult<_> {
+        let step = move |disk: &mut super::saver::Disk| -> SqlResult<_> {
             let transaction =
-                self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let (pruned, sweep) = retention::prune(&transaction, sweep, retention, max, now)?;
+                disk.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let (pruned, sweep) = retention::prune(&transaction, sweep, &retention, max, now)?;
             let last_pruned = retention::load_last_pruned(&transaction)?;
             transaction.commit()?;
             Ok((pruned, sweep, last_pruned))
         };
-        let (pruned, sweep, last_pruned) = step().map_err(classify)?;
+        let (pruned, sweep, last_pruned) = self.saver.run(step)?.map_err(classify)?;
         (self.sweep, self.last_pruned, self.last_now) = (sweep, last_pruned, now);
         Ok(pruned)
     }
 
-    /// Marks how far the history went, before anyone is told.
-    fn note(&mut self) {
-        self.mark.note(Point { incarnation: self.incarnation, event: self.last_event });
+    /// Hears what became of the plans that were on their way.
+    fn land(&mut self) -> Result<(), Error> {
+        while let Some(outcome) = self.saver.try_outcome() {
+            self.landed(outcome)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until no plan is on its way.
+    fn land_all(&mut self) -> Result<(), Error> {
+        while !self.flying.is_empty() {
+            let outcome = self.saver.outcome()?;
+            self.landed(outcome)?;
+        }
+        Ok(())
+    }
+
+    fn landed(&mut self, outcome: Outcome) -> Result<(), Error> {
+        match outcome {
+            Outcome::Told | Outcome::Saved(..) => {
+                self.land_first();
+                Ok(())
+            }
+            Outcome::Failed { ended: true, error } => Err(error.unwrap_or_else(ended)),
+            Outcome::Failed { ended: false, .. } | Outcome::Skipped(_) => {
+                self.give_up_first();
+                self.plan_anew()
+            }
+        }
+    }
+
+    /// The oldest plan is on the disk.
+    fn land_first(&mut self) {
+        self.batches.pop_front();
+        let plan = self.flying.pop_front().and_then(Arc::into_inner);
+        self.known.held.put_back(plan.expect("the saver is done with it").rows);
+    }
+
+    /// The oldest plan was not written.
+    fn give_up_first(&mut self) -> Option<Arc<Vec<Write>>> {
+        self.is_unsure = true;
+        self.flying.pop_front();
+        self.batches.pop_front()
+    }
+
+    /// After a failure: what was planned on top of it was skipped. It is planned anew, each on its own.
+    fn plan_anew(&mut self) -> Result<(), Error> {
+        let mut skipped = Vec::new();
+        while !self.flying.is_empty() {
+            let outcome = self.saver.outcome()?;
+            let writes = self.give_up_first();
+            if let (Outcome::Skipped(Some(asker)), Some(writes)) = (outcome, writes) {
+                skipped.push((writes, asker));
+            }
+        }
+        for (writes, asker) in skipped {
+            let goes_on = tell(self.commit_now(&writes), |result| drop(asker.send(result)));
+            if !goes_on {
+                return Err(ended());
+            }
+        }
+        Ok(())
+    }
+
+    /// Plans a batch and lets it go; or, if the inbox is not empty, sees it through.
+    fn commit(&mut self, writes: Arc<Vec<Write>>, asker: Asker) -> bool {
+        match self.plan(&writes, inbox::ROWS_MAX) {
+            Ok(Some(Planned { plan, replies })) if plan.inbox.is_empty() => {
+                let plan = Arc::new(plan);
+                self.flying.push_back(plan.clone());
+                self.batches.push_back(writes);
+                self.saver.save(plan, replies, Some(asker), self.incarnation).is_ok()
+            }
+            // It was not let go, so what is known has moved on without it.
+            Ok(_) => {
+                self.is_unsure = true;
+                tell(self.commit_now(&writes), |result| drop(asker.send(result)))
+            }
+            Err(error) => tell(Err(error), |result| drop(asker.send(result))),
+        }
     }
 
     /// A batch, and before it what waits in the inbox, in one transaction.
     ///
     /// The inbox gets transactions of its own in two cases: it is long and may hold a job that the batch
     /// names, or the database refuses what some row would do, which must not fail the batch.
-    fn commit(&mut self, writes: &[Write]) -> Result<Replies, Error> {
+    fn commit_now(&mut self, writes: &[Write]) -> Result<Replies, Error> {
         match self.commit_with(writes, inbox::ROWS_MAX) {
             Ok(Some(replies)) => return Ok(replies),
             Err(Error::Contradiction(_)) if self.promoting > 0 => {}
@@ -237,8 +310,9 @@ impl Writer {
                     continue;
                 }
                 Err(Error::Contradiction(why)) if self.promoting == 1 => {
-                    let why = format!("the database refuses it: {why}");
-                    inbox::set_first_aside(&mut self.connection, &why, self.last_now)
+                    let (why, now) = (format!("the database refuses it: {why}"), self.last_now);
+                    self.saver
+                        .run(move |disk| inbox::set_first_aside(&mut disk.connection, &why, now))?
                         .map_err(classify)?;
                 }
                 Err(error) => return Err(error),
@@ -248,47 +322,64 @@ impl Writer {
         Ok(())
     }
 
-    /// A batch and so many rows of the inbox, in one transaction. None, if something was refused and what
-    /// it lacks may be among the rows that still wait: then nothing was written.
+    /// A batch and so many rows of the inbox, in one transaction that is waited for. None, if something was
+    /// refused and what it lacks may be among the rows that still wait: then nothing was written.
     fn commit_with(
         &mut self,
         writes: &[Write],
         inbox_max: usize,
     ) -> Result<Option<Replies>, Error> {
+        self.land_all()?;
+        let Some(Planned { plan, replies }) = self.plan(writes, inbox_max)? else {
+            return Ok(None);
+        };
+        let plan = Arc::new(plan);
+        self.saver.save(plan.clone(), replies, None, self.incarnation)?;
+        match self.saver.outcome()? {
+            Outcome::Saved(replies, last_event) => {
+                self.known.numbers.event = last_event;
+                let plan = Arc::into_inner(plan).expect("the saver is done with it");
+                self.known.held.put_back(plan.rows);
+                Ok(Some(replies))
+            }
+            Outcome::Failed { error, .. } => {
+                self.is_unsure = true;
+                Err(error.unwrap_or_else(ended))
+            }
+            Outcome::Told | Outcome::Skipped(_) => unreachable!("nobody else was to be told"),
+        }
+    }
+
+    /// Decides a batch, and before it so many rows of the inbox. None, as in [`Self::commit_with`].
+    fn plan(&mut self, writes: &[Write], inbox_max: usize) -> Result<Option<Planned>, Error> {
         if self.is_unsure {
-            self.names = Names::load(&self.connection).map_err(classify)?;
-            self.held = Held::default();
+            self.land_all()?;
+            self.known = Known::load(&self.connection).map_err(classify)?;
             self.is_unsure = false;
         }
         // The clock never goes back, whatever the machine's does.
         let now = (self.clock)().max(self.last_now);
-        let done = self.transact(writes, inbox_max, now).map_err(|error| {
-            self.is_unsure = true;
-            classify(error)
-        })?;
-        let Some(done) = done else {
-            self.is_unsure = true;
-            return Ok(None);
-        };
         self.last_now = now;
-        self.last_event = done.last_event;
-        self.newest = done.newest.unwrap_or(self.newest).max(self.newest);
-        self.held.put_back(done.rows);
-        self.named.check()?;
-        self.note();
-        Ok(Some(done.replies))
+        loop {
+            match self.try_plan(writes, inbox_max, now).map_err(classify) {
+                Ok(Tried::Planned(planned)) => return Ok(Some(planned)),
+                Ok(Tried::HasToWait) => self.land_all()?,
+                Ok(Tried::MayBeInInbox) => {
+                    self.is_unsure = true;
+                    return Ok(None);
+                }
+                Err(error) => {
+                    self.is_unsure = true;
+                    return Err(error);
+                }
+            }
+        }
     }
 
-    fn transact(
-        &mut self,
-        writes: &[Write],
-        inbox_max: usize,
-        now: Timestamp,
-    ) -> SqlResult<Option<Done>> {
-        self.promoting = 0;
-        let transaction =
-            self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let inbox = inbox::load_batch(&transaction, inbox_max)?;
+    fn try_plan(&mut self, writes: &[Write], inbox_max: usize, now: Timestamp) -> SqlResult<Tried> {
+        let _looks = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        let snapshot = self.connection.transaction()?;
+        let inbox = inbox::load_batch(&snapshot, inbox_max)?;
         self.promoting = inbox.rows();
         let joined;
         let writes = if inbox.len() == 0 {
@@ -297,27 +388,38 @@ impl Writer {
             joined = inbox.before(writes);
             &joined
         };
-        let mut work =
-            Work::new(self.incarnation, room(writes), &mut self.names, &mut self.held, self.newest);
-        load::load(&transaction, &Needs::of(writes), &mut work)?;
+        let needs = Needs::of(writes);
+        if !self.flying.is_empty() && (inbox.rows() > 0 || needs.more_than_jobs()) {
+            return Ok(Tried::HasToWait);
+        }
+        let Known { names, held, numbers } = &mut self.known;
+        let mut work = Work::new(
+            self.incarnation,
+            room(writes),
+            names,
+            held,
+            &self.flying,
+            numbers.newest,
+        );
+        load::load(&snapshot, &needs, &mut work)?;
         let mut replies: Vec<Option<Result<Reply, Refusal>>> = vec![None; writes.len()];
         for (write, reply) in writes.iter().zip(&mut replies) {
             match (write.check(), write) {
                 (Err(refusal), _) => *reply = Some(Err(refusal)),
                 (Ok(()), Write::Op { op, .. })
-                    if is_forgotten(&transaction, op, self.last_pruned)? =>
+                    if is_forgotten(&snapshot, op, self.last_pruned)? =>
                 {
                     let job_id = op.new_job_id().expect("only a new id can be taken");
                     *reply = Some(Err(Refusal::JobExists { job_id }));
                 }
                 (Ok(()), Write::Op { tenant, op }) => {
-                    *reply = Some(apply(&transaction, tenant, op, &mut work, now)?);
+                    *reply = Some(apply(tenant, op, &mut work, now));
                 }
                 (Ok(()), Write::Claim(_) | Write::RenewSession { .. }) => {}
             }
         }
         if inbox.is_full() && replies[inbox.len()..].iter().any(is_refused) {
-            return Ok(None);
+            return Ok(Tried::MayBeInInbox);
         }
         let mut granted = Vec::new();
         for (place, write) in writes.iter().enumerate() {
@@ -327,33 +429,62 @@ impl Writer {
             match write {
                 Write::Op { .. } => {}
                 Write::Claim(wanted) => {
-                    granted.push((place, claim_many(&transaction, wanted, &mut work, now)?));
+                    granted.push((place, claim_many(&snapshot, wanted, &mut work, now)?));
                 }
                 Write::RenewSession { worker, lease } => {
-                    replies[place] = Some(renew(&transaction, worker, *lease, &mut work, now)?);
+                    replies[place] = Some(renew(&snapshot, worker, *lease, &mut work, now)?);
                 }
             }
         }
         let Work { set, names, .. } = work;
-        let (changes, mut rows) = set.finish();
-        let last_event =
-            save::save(&transaction, &changes, &mut rows, names, self.last_event, now)?;
-        let last_event = inbox.save(&transaction, &replies, last_event, now)?;
-        for (place, ids) in granted {
-            let load = |(id, payload): claim::Grant| {
-                let load = || load::load_payload(&transaction, rows[&id].place.seq);
-                let payload = payload.map_or_else(load, Ok)?;
-                Ok(Granted { job: rows[&id].job.clone(), payload })
+        let mut plan = Plan::new(set, names, numbers, now);
+        for (place, grants) in granted {
+            let grant = |(id, payload): claim::Grant| {
+                let job = plan.rows[&id].job.clone();
+                let load = || payload_of(&snapshot, id, &plan, &self.flying);
+                Ok(Granted { job, payload: payload.map_or_else(load, Ok)? })
             };
-            let leases: SqlResult<Vec<Granted>> = ids.into_iter().map(load).collect();
+            let leases: SqlResult<Vec<Granted>> = grants.into_iter().map(grant).collect();
             replies[place] = Some(Ok(Reply::Granted(leases?)));
         }
-        transaction.commit()?;
-        let mine = replies.into_iter().skip(inbox.len());
-        let replies = mine.map(|reply| reply.expect("each write was answered")).collect();
-        let newest = changes.created.iter().map(|(id, _)| *id).max();
-        Ok(Some(Done { replies, newest, rows, last_event }))
+        let mut replies = replies.into_iter().map(|reply| reply.expect("each write was answered"));
+        let promoted = replies.by_ref().take(inbox.len()).collect();
+        plan.inbox = inbox::Promotion { batch: inbox, replies: promoted };
+        Ok(Tried::Planned(Planned { plan, replies: replies.collect() }))
     }
+}
+
+/// A plan, and what is said once it is written.
+struct Planned {
+    plan: Plan,
+    replies: Replies,
+}
+
+enum Tried {
+    Planned(Planned),
+    /// It needs what a plan that is on its way may change.
+    HasToWait,
+    /// Something was refused, and what it lacks may be among the rows of the inbox that still wait.
+    MayBeInInbox,
+}
+
+/// The payload of a job that was granted. Few are claimed before they are written.
+fn payload_of(
+    connection: &Connection,
+    id: JobId,
+    plan: &Plan,
+    flying: &VecDeque<Arc<Plan>>,
+) -> SqlResult<String> {
+    let plans = flying.iter().map(|plan| &**plan).chain([plan]);
+    match plans.rev().find_map(|plan| plan.new_payload(id)) {
+        Some(NewPayload::Given(payload)) => Ok(payload.as_str().to_owned()),
+        Some(NewPayload::Of(other)) => payload_of(connection, *other, plan, flying),
+        None => load::load_payload(connection, plan.rows[&id].place.seq),
+    }
+}
+
+fn ended() -> Error {
+    Error::Stopped("its writer has ended".to_owned())
 }
 
 /// How many jobs these writes may touch.
@@ -373,7 +504,7 @@ fn is_refused(reply: &Option<Result<Reply, Refusal>>) -> bool {
 
 /// Gives an answer, and says whether the writer may go on after it.
 fn tell<T>(result: Result<T, Error>, answer: impl FnOnce(Result<T, Error>)) -> bool {
-    let stops = matches!(result, Err(Error::Stopped(_) | Error::Damaged(_)));
+    let stops = result.as_ref().is_err_and(ends);
     answer(result);
     !stops
 }
@@ -388,20 +519,18 @@ fn is_forgotten(connection: &Connection, op: &Op, last: Option<JobId>) -> SqlRes
 
 /// An op on one job. A claim by name begins a session like any other.
 fn apply(
-    connection: &Connection,
     tenant: &TenantId,
     op: &Op,
     work: &mut Work<'_>,
     now: Timestamp,
-) -> SqlResult<Result<Reply, Refusal>> {
+) -> Result<Reply, Refusal> {
     let applied = work.set.apply(tenant, op, now);
     if let (Op::Claim(claim), Ok(Answer { recorded: false, .. })) = (op, &applied) {
-        let until = now.plus(claim.lease);
-        work.names.lease_session(connection, &claim.worker, until, now)?;
+        work.names.lease_session(&claim.worker, now.plus(claim.lease));
         let renewals = work.names().session_of(&claim.worker).map_or(0, |(_, it)| it.renewals);
         work.set.place_mut(claim.job_id).expect("its claim was granted").lease_seen = renewals;
     }
-    Ok(applied.map(Reply::Answer))
+    applied.map(Reply::Answer)
 }
 
 /// Grants a claim, and keeps its session alive for as long as the leases last.
@@ -413,8 +542,7 @@ fn claim_many(
 ) -> SqlResult<Vec<claim::Grant>> {
     let granted = claim::claim(connection, wanted, work, now)?;
     if !granted.is_empty() {
-        let until = now.plus(wanted.lease);
-        work.names.lease_session(connection, &wanted.worker, until, now)?;
+        work.names.lease_session(&wanted.worker, now.plus(wanted.lease));
     }
     Ok(granted)
 }
@@ -431,18 +559,10 @@ fn renew(
     };
     let session = session.renewed(lease, now);
     let until = session.until;
-    work.names.renew_session(connection, session, now)?;
+    work.names.renew_session(session);
     let rows = work.held_by(connection, worker)?;
     let held = rows.iter().map(|row| row.id).collect();
     let unwanted = rows.iter().filter(|row| row.to_be_cancelled);
     let cancelled = unwanted.map(|row| row.id).collect();
     Ok(Ok(Reply::Renewed { until, cancelled, held }))
-}
-
-/// What a transaction did.
-struct Done {
-    replies: Replies,
-    newest: Option<JobId>,
-    rows: IdMap<Row<Place>>,
-    last_event: u64,
 }

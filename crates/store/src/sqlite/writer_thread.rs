@@ -16,7 +16,14 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 use windlass_kernel::Retention;
 
-use super::{Clock, mark::Mark, named::Named, writer::Writer};
+use super::{
+    Clock,
+    mark::Mark,
+    named::Named,
+    open::connect_to_read,
+    saver::{Gate, Saver},
+    writer::Writer,
+};
 use crate::{Error, Replies, Write, read::Pruned};
 
 /// How many batches may wait for the writer. The Committer keeps few in flight.
@@ -33,6 +40,8 @@ pub(super) enum Request {
     Commit(Arc<Vec<Write>>, oneshot::Sender<Result<Replies, Error>>),
     Prune(Retention, usize, oneshot::Sender<Result<Pruned, Error>>),
     RaiseIncarnation(oneshot::Sender<Result<(), Error>>),
+    /// Something became of a plan.
+    Look,
 }
 
 impl Request {
@@ -41,6 +50,7 @@ impl Request {
             Self::Commit(_, answer) => drop(answer.send(Err(error))),
             Self::Prune(_, _, answer) => drop(answer.send(Err(error))),
             Self::RaiseIncarnation(answer) => drop(answer.send(Err(error))),
+            Self::Look => {}
         }
     }
 }
@@ -52,9 +62,12 @@ impl WriterThread {
         mark: Mark,
         clock: Clock,
     ) -> Result<Self, Error> {
-        let mut writer = Writer::new(connection, Named::new(path), mark, clock)?;
-        writer.end_old_leases()?;
         let (requests, inbox) = mpsc::channel(REQUESTS_MAX);
+        let gate = Gate::default();
+        let named = Named::new(path);
+        let saver = Saver::start(connection, named, mark, gate.clone(), requests.downgrade())?;
+        let mut writer = Writer::new(connect_to_read(path)?, saver, gate, clock)?;
+        writer.end_old_leases()?;
         let thread = thread::Builder::new()
             .name("windlass-writer".to_owned())
             .spawn(move || writer.run(inbox))?;

@@ -1,0 +1,307 @@
+//! The saver: the thread that writes, with the one connection that can.
+//!
+//! It writes plans in the order in which the writer made them, each in a transaction of its own. Whoever
+//! asked is told when the transaction is on the disk, and not before. Meanwhile the writer makes the next
+//! plan, on top of this one. So if one fails, those that are already made after it cannot be written as
+//! they are: they go back to the writer, to be made anew.
+//!
+//! An error of the disk ends it for good: after a failed fsync nobody knows what is on the disk, so nothing
+//! more is acknowledged until the file was opened again.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
+    },
+    thread::{self, JoinHandle},
+};
+
+use rusqlite::{Connection, TransactionBehavior, config::DbConfig};
+use tokio::sync::{mpsc::WeakSender, oneshot};
+
+use super::{
+    SqlResult, classify,
+    mark::{Mark, Point},
+    named::Named,
+    plan::Plan,
+    save,
+    writer_thread::Request,
+};
+use crate::{Error, Replies};
+
+/// Whoever waits for the replies to a batch.
+pub(super) type Asker = oneshot::Sender<Result<Replies, Error>>;
+
+/// Held while the writer looks at the database. The log is folded in between: what somebody still looks at
+/// could not be folded, and the log would never begin anew.
+pub(super) type Gate = Arc<Mutex<()>>;
+
+/// What became of a plan. They come in the order of the plans.
+pub(super) enum Outcome {
+    /// It is on the disk, and whoever asked is being told.
+    Told,
+    /// It is on the disk. The replies, for nobody else was to be told, and the number of the last event.
+    Saved(Replies, u64),
+    /// Nothing was written. The error, if nobody was told it; and whether the saver has ended.
+    Failed { error: Option<Error>, ended: bool },
+    /// Nothing was written, because one before it failed. Whoever asked, if anybody, still waits.
+    Skipped(Option<Asker>),
+}
+
+enum Task {
+    Save(Save),
+    Run(Box<dyn FnOnce(&mut Disk) + Send>),
+    Close,
+}
+
+struct Save {
+    plan: Arc<Plan>,
+    replies: Replies,
+    asker: Option<Asker>,
+    /// The incarnation in which it was made.
+    incarnation: u32,
+    /// How many plans had failed when it was made.
+    failures: u64,
+}
+
+/// The way to the saver's thread. Dropping it waits until all is written; without [`Saver::close`] before, the
+/// log stays beside the file: what comes after a failure is for the next start.
+pub(super) struct Saver {
+    tasks: Option<SyncSender<Task>>,
+    outcomes: Receiver<Outcome>,
+    thread: Option<JoinHandle<()>>,
+    failures: u64,
+}
+
+impl Saver {
+    pub(super) fn start(
+        connection: Connection,
+        named: Named,
+        mark: Mark,
+        gate: Gate,
+        writer: WeakSender<Request>,
+    ) -> Result<Self, Error> {
+        // One plan is written and one waits: more would only be older when they are written.
+        let (tasks, inbox) = sync_channel(1);
+        let (told, outcomes) = channel();
+        let disk = Disk { connection, named, mark };
+        let work = Working { disk, gate, outcomes: told, writer, failures: 0, broken: None };
+        let thread = thread::Builder::new().name("windlass-saver".to_owned());
+        let thread = thread.spawn(move || work.run(&inbox))?;
+        Ok(Self { tasks: Some(tasks), outcomes, thread: Some(thread), failures: 0 })
+    }
+
+    /// Has a plan written. Without an asker the outcome has the replies.
+    pub(super) fn save(
+        &self,
+        plan: Arc<Plan>,
+        replies: Replies,
+        asker: Option<Asker>,
+        incarnation: u32,
+    ) -> Result<(), Error> {
+        let failures = self.failures;
+        let save = Save { plan, replies, asker, incarnation, failures };
+        self.tasks().send(Task::Save(save)).map_err(|_| ended())
+    }
+
+    /// An outcome, if there is one.
+    pub(super) fn try_outcome(&mut self) -> Option<Outcome> {
+        let outcome = self.outcomes.try_recv().ok()?;
+        Some(self.noted(outcome))
+    }
+
+    /// The next outcome.
+    pub(super) fn outcome(&mut self) -> Result<Outcome, Error> {
+        let outcome = self.outcomes.recv().map_err(|_| ended())?;
+        Ok(self.noted(outcome))
+    }
+
+    fn noted(&mut self, outcome: Outcome) -> Outcome {
+        if let Outcome::Failed { .. } = outcome {
+            self.failures += 1;
+        }
+        outcome
+    }
+
+    /// Has something else done with the database, after all plans, and waits for it.
+    pub(super) fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Disk) -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        let (answer, answered) = channel();
+        let task = Task::Run(Box::new(move |disk| drop(answer.send(work(disk)))));
+        self.tasks().send(task).map_err(|_| ended())?;
+        answered.recv().map_err(|_| ended())
+    }
+
+    /// Waits until all is written and the mark is on the disk, and folds the log into the file.
+    pub(super) fn close(self) {
+        let _ = self.tasks().send(Task::Close);
+    }
+
+    fn tasks(&self) -> &SyncSender<Task> {
+        self.tasks.as_ref().expect("it is there until this is dropped")
+    }
+}
+
+impl Drop for Saver {
+    fn drop(&mut self) {
+        self.tasks = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the saver's thread owns.
+pub(super) struct Disk {
+    pub(super) connection: Connection,
+    named: Named,
+    mark: Mark,
+}
+
+impl Disk {
+    /// Writes a plan, and gives back the number of the last event.
+    fn save(&mut self, plan: &Plan, incarnation: u32) -> Result<u64, Error> {
+        let event = if plan.is_empty() {
+            plan.last_event
+        } else {
+            self.transact(plan).map_err(classify)?
+        };
+        self.named.check()?;
+        self.note(Point { incarnation, event });
+        Ok(event)
+    }
+
+    fn transact(&mut self, plan: &Plan) -> SqlResult<u64> {
+        let transaction =
+            self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        save::save(&transaction, plan)?;
+        let last_event = plan.inbox.save(&transaction, plan.last_event, plan.now)?;
+        transaction.commit()?;
+        Ok(last_event)
+    }
+
+    /// Marks how far the history went, before anyone is told.
+    pub(super) fn note(&mut self, point: Point) {
+        self.mark.note(point);
+    }
+}
+
+/// How many pages the log has, and how many of them are in the database already.
+const LOG_LENGTH: &str = "PRAGMA wal_checkpoint(NOOP)";
+/// Folds what no reader still needs, and waits for nobody.
+const FOLD_LOG: &str = "PRAGMA wal_checkpoint(PASSIVE)";
+/// How many pages the log may have before it is folded into the database.
+const LOG_PAGES_MAX: i64 = 1_000;
+
+struct Working {
+    disk: Disk,
+    gate: Gate,
+    outcomes: Sender<Outcome>,
+    writer: WeakSender<Request>,
+    /// How many plans have failed.
+    failures: u64,
+    /// The log could not be folded. Whoever asks next is told why.
+    broken: Option<Error>,
+}
+
+impl Working {
+    fn run(mut self, tasks: &Receiver<Task>) {
+        while let Ok(task) = tasks.recv() {
+            match task {
+                Task::Save(save) => {
+                    if !self.save(save) {
+                        break;
+                    }
+                    self.broken = self.fold_log().err();
+                }
+                Task::Run(work) => work(&mut self.disk),
+                Task::Close if self.broken.is_none() => return self.disk.mark.close(),
+                Task::Close => break,
+            }
+        }
+        let connection = &self.disk.connection;
+        let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+    }
+
+    /// Writes a plan and tells of it. It says whether the saver may go on.
+    ///
+    /// The writer hears of it first: it must know when somebody who was told asks for more.
+    fn save(&mut self, save: Save) -> bool {
+        let Save { plan, replies, asker, incarnation, failures } = save;
+        if failures != self.failures {
+            drop(plan);
+            let _ = self.outcomes.send(Outcome::Skipped(asker));
+            return true;
+        }
+        let saved = match self.broken.take() {
+            Some(error) => Err(error),
+            None => self.disk.save(&plan, incarnation),
+        };
+        // The writer takes over what is in it.
+        drop(plan);
+        match (saved, asker) {
+            (Ok(_), Some(asker)) => {
+                let _ = self.outcomes.send(Outcome::Told);
+                let _ = asker.send(Ok(replies));
+                true
+            }
+            (Ok(last_event), None) => {
+                let _ = self.outcomes.send(Outcome::Saved(replies, last_event));
+                true
+            }
+            (Err(error), asker) => {
+                let ended = ends(&error);
+                match asker {
+                    Some(asker) => {
+                        self.fail(Outcome::Failed { error: None, ended });
+                        let _ = asker.send(Err(error));
+                    }
+                    None => self.fail(Outcome::Failed { error: Some(error), ended }),
+                }
+                !ended
+            }
+        }
+    }
+
+    fn fail(&mut self, outcome: Outcome) {
+        self.failures += 1;
+        let _ = self.outcomes.send(outcome);
+        // It may be asleep, and there may be plans to be made anew. If it has too much to do, it looks anyway.
+        if let Some(writer) = self.writer.upgrade() {
+            let _ = writer.try_send(Request::Look);
+        }
+    }
+
+    /// Folds a log that has grown long into the database, after those who waited were answered.
+    ///
+    /// SQLite would do it by itself, and would not say when it fails: a disk that can no longer be synced
+    /// would go unnoticed while the log grows. A disk that is full is no reason to end: the log stays as it
+    /// is, and the next commit tries again.
+    fn fold_log(&self) -> Result<(), Error> {
+        let count = |row: &rusqlite::Row<'_>| Ok((row.get(1)?, row.get(2)?));
+        let ask = |sql| self.disk.connection.prepare_cached(sql)?.query_row([], count);
+        let fold = || -> SqlResult<()> {
+            let (pages, folded): (i64, i64) = ask(LOG_LENGTH)?;
+            if pages >= LOG_PAGES_MAX && folded < pages {
+                let _nobody_looks = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+                ask(FOLD_LOG)?;
+            }
+            Ok(())
+        };
+        match fold().map_err(classify) {
+            Err(error @ (Error::Stopped(_) | Error::Damaged(_))) => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}
+
+/// Does this error end the store?
+pub(super) fn ends(error: &Error) -> bool {
+    matches!(error, Error::Stopped(_) | Error::Damaged(_))
+}
+
+fn ended() -> Error {
+    Error::Stopped("its writer has ended".to_owned())
+}

@@ -22,8 +22,7 @@ use windlass_kernel::{
 };
 
 use super::{
-    Clock, SqlResult, claim, classify, inbox,
-    load,
+    Clock, SqlResult, claim, classify, inbox, load,
     mark::Point,
     names::Names,
     open::{INCARNATION, SET_INCARNATION},
@@ -137,7 +136,8 @@ impl Writer {
     pub(super) fn run(mut self, mut requests: mpsc::Receiver<Request>) {
         while let Some(request) = requests.blocking_recv() {
             if !self.answer(request) {
-                return;
+                // Whoever the saver has an answer for hears that, before others hear that it has ended.
+                return drop(self);
             }
         }
         if self.land_all().is_ok() {
@@ -352,15 +352,16 @@ impl Writer {
 
     /// Decides a batch, and before it so many rows of the inbox. None, as in [`Self::commit_with`].
     fn plan(&mut self, writes: &[Write], inbox_max: usize) -> Result<Option<Planned>, Error> {
-        if self.is_unsure {
-            self.land_all()?;
-            self.known = Known::load(&self.connection).map_err(classify)?;
-            self.is_unsure = false;
-        }
         // The clock never goes back, whatever the machine's does.
         let now = (self.clock)().max(self.last_now);
         self.last_now = now;
         loop {
+            while self.is_unsure {
+                self.is_unsure = false;
+                // One that fails meanwhile makes it unsure again.
+                self.land_all()?;
+                self.known = Known::load(&self.connection).map_err(classify)?;
+            }
             match self.try_plan(writes, inbox_max, now).map_err(classify) {
                 Ok(Tried::Planned(planned)) => return Ok(Some(planned)),
                 Ok(Tried::HasToWait) => self.land_all()?,
@@ -393,14 +394,8 @@ impl Writer {
             return Ok(Tried::HasToWait);
         }
         let Known { names, held, numbers } = &mut self.known;
-        let mut work = Work::new(
-            self.incarnation,
-            room(writes),
-            names,
-            held,
-            &self.flying,
-            numbers.newest,
-        );
+        let mut work =
+            Work::new(self.incarnation, room(writes), names, held, &self.flying, numbers.newest);
         load::load(&snapshot, &needs, &mut work)?;
         let mut replies: Vec<Option<Result<Reply, Refusal>>> = vec![None; writes.len()];
         for (write, reply) in writes.iter().zip(&mut replies) {

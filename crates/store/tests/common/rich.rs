@@ -4,7 +4,10 @@
 
 use std::{
     collections::BTreeSet,
+    future::poll_fn,
     sync::{Arc, Mutex},
+    task::Poll,
+    time::Duration,
 };
 
 use tokio::runtime::Runtime;
@@ -13,7 +16,7 @@ use windlass_kernel::{
     TenantId, Timestamp,
     ops::{Enqueue, Idempotency, NewJob, NewTask},
 };
-use windlass_store::{Replies, Reply, Store, StoreFuture, Write};
+use windlass_store::{Error, Replies, Reply, Store, StoreFuture, Write};
 use windlass_testkit::{
     MapStore,
     random::{Tally, World},
@@ -32,6 +35,16 @@ pub struct Rich {
     now: Arc<Mutex<Timestamp>>,
     runtime: Runtime,
     pub home: Arc<dyn Home>,
+    /// Each write is a commit of its own, and all of them are asked for at once.
+    pub overlap: Option<Overlap>,
+}
+
+/// What happens while commits overlap.
+pub struct Overlap {
+    /// A commit that fails goes first.
+    pub fails_first: Option<fn(u64) -> Write>,
+    /// How many times it has.
+    pub failures: u64,
 }
 
 impl Rich {
@@ -46,7 +59,7 @@ impl Rich {
         let runtime = runtime(1);
         let store = home.open(Arc::new(move || *clock.lock().unwrap()), &runtime).unwrap();
         let (world, tally) = (World::default(), Tally::default());
-        Self { store, world, tally, open_before: 0, now, runtime, home }
+        Self { store, world, tally, open_before: 0, now, runtime, home, overlap: None }
     }
 
     /// Another world begins in the same store.
@@ -64,9 +77,43 @@ impl Rich {
     }
 
     /// Commits writes at this time.
-    pub fn commit(&self, writes: Vec<Write>, now: Timestamp) -> Replies {
+    pub fn commit(&mut self, writes: Vec<Write>, now: Timestamp) -> Replies {
         *self.now.lock().unwrap() = now;
-        self.wait(self.store.commit(writes.into()))
+        match self.overlap.take() {
+            None => self.wait(self.store.commit(writes.into())),
+            Some(mut overlap) => {
+                let replies = self.commit_at_once(writes, &mut overlap);
+                self.overlap = Some(overlap);
+                replies
+            }
+        }
+    }
+
+    /// Someone else holds the database until all of it was asked for: so nothing is written before the rest
+    /// is decided, as far as the store decides ahead.
+    fn commit_at_once(&self, writes: Vec<Write>, overlap: &mut Overlap) -> Replies {
+        let mut user = self.home.user();
+        user.begin();
+        let failing = overlap.fails_first.map(|failing| {
+            overlap.failures += 1;
+            failing(overlap.failures)
+        });
+        let expects_failure = failing.is_some();
+        let commits = failing.into_iter().chain(writes);
+        let commits = commits.map(|write| self.store.commit(vec![write].into()));
+        let all = self.runtime.block_on(async {
+            let held = async {
+                tokio::time::sleep(Duration::from_millis(3)).await;
+                user.sql("ROLLBACK");
+            };
+            tokio::join!(all_at_once(commits.collect()), held).0
+        });
+        let mut all = all.into_iter();
+        if expects_failure {
+            let error = all.next().unwrap().unwrap_err();
+            assert_eq!(error.code(), "STORE_CONTRADICTION");
+        }
+        all.flat_map(Result::unwrap).collect()
     }
 
     /// Makes as many steps, in batches of up to `batch`, and compares every answer and every job that
@@ -160,7 +207,7 @@ impl Rich {
     }
 
     /// A user enqueues in a transaction of its own: a job, a hit, a conflict and a refusal for each tenant.
-    pub fn use_inbox(&self) {
+    pub fn use_inbox(&mut self) {
         let mut user = self.home.user();
         user.begin();
         let mut id = 1 << 100;
@@ -183,6 +230,23 @@ impl Rich {
         let mut states = State::ALL.iter().filter(|state| !passing.contains(state));
         states.all(|state| self.world.store.jobs.values().any(|job| job.state == *state))
     }
+}
+
+/// Asks for all of these, in their order, before any has answered.
+async fn all_at_once(mut commits: Vec<StoreFuture<'_, Replies>>) -> Vec<Result<Replies, Error>> {
+    let mut done: Vec<_> = commits.iter().map(|_| None).collect();
+    poll_fn(|context| {
+        for (commit, done) in commits.iter_mut().zip(&mut done) {
+            if done.is_none()
+                && let Poll::Ready(result) = commit.as_mut().poll(context)
+            {
+                *done = Some(result);
+            }
+        }
+        if done.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    done.into_iter().flatten().collect()
 }
 
 fn outputs_of(twin: &MapStore, id: JobId) -> Vec<(u32, Option<String>, Option<String>)> {

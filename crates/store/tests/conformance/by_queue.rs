@@ -67,7 +67,7 @@ pub(crate) fn claim_by_queue(rich: &mut Rich, claim: u128, chance: &mut Chance) 
     granted.len()
 }
 
-fn granted(rich: &Rich, wanted: &ClaimMany, now: Timestamp) -> Vec<Granted> {
+fn granted(rich: &mut Rich, wanted: &ClaimMany, now: Timestamp) -> Vec<Granted> {
     match rich.commit(vec![Write::Claim(wanted.clone())], now).remove(0) {
         Ok(Reply::Granted(granted)) => granted,
         other => panic!("a claim was answered with {other:?}"),

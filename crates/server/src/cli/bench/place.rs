@@ -141,7 +141,10 @@ impl Database {
     /// The Committer that suits it.
     pub(super) fn committer(&self) -> Config {
         let in_flight = match self {
-            Database::File(_) => std::env::var("INF").ok().and_then(|x| x.parse().ok()).unwrap_or(Sqlite::COMMITS_IN_FLIGHT),
+            Database::File(_) => std::env::var("INF")
+                .ok()
+                .and_then(|x| x.parse().ok())
+                .unwrap_or(Sqlite::COMMITS_IN_FLIGHT),
             Database::Schema(_) => Postgres::COMMITS_IN_FLIGHT,
         };
         Config { in_flight, ..Config::default() }

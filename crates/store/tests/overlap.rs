@@ -1,0 +1,60 @@
+//! Commits that overlap: one is decided while another is written, and it must not show.
+//!
+//! While somebody else holds the file, nothing is written, and what comes in is decided on top of what is not
+//! on the disk yet. Whatever a plain map says of the same ops, one after the other, the store has to say.
+
+mod common;
+
+use common::{
+    Backend,
+    rich::{Overlap, Rich},
+    *,
+};
+use windlass_kernel::{Payload, ops::NewJob};
+use windlass_store::Write;
+use windlass_testkit::random::{self, Chance};
+
+const SEQUENCES: u64 = 12;
+
+/// Lives through some sequences of commits that overlap.
+fn live_through(mut rich: Rich) -> Rich {
+    let seed = u64::from_be_bytes(random::seed()[..8].try_into().unwrap());
+    println!("seed {seed}");
+    let mut chance = Chance::new(seed);
+    for family in 1..=SEQUENCES {
+        rich.begin(family);
+        rich.live(chance.draw(), 150, 6);
+        rich.compare();
+    }
+    rich.compare_totals();
+    rich
+}
+
+#[test]
+fn commits_that_overlap_are_as_if_they_came_one_after_the_other() {
+    let mut rich = Rich::new_in(Backend::Sqlite.new_quick_home());
+    rich.overlap = Some(Overlap { fails_first: None, failures: 0 });
+    let rich = live_through(rich);
+    let report = rich.home.check();
+    assert!(report.is_clean(), "{report}");
+}
+
+/// The database refuses it, whatever the rules say.
+fn poison(number: u64) -> Write {
+    let payload = Payload::parse("\"poison\"", 100).unwrap();
+    write(enqueue((1 << 120) + u128::from(number), NewJob { payload, ..plain() }))
+}
+
+#[test]
+fn what_was_decided_on_top_of_a_commit_that_failed_is_decided_anew() {
+    let mut rich = Rich::new_in(Backend::Sqlite.new_quick_home());
+    let refuse = "CREATE TRIGGER no_poison BEFORE INSERT ON jobs WHEN new.payload = '\"poison\"'
+        BEGIN SELECT RAISE(ABORT, 'no poison here'); END";
+    rich.home.user().sql(refuse);
+    rich.overlap = Some(Overlap { fails_first: Some(poison), failures: 0 });
+    let rich = live_through(rich);
+    assert!(rich.overlap.unwrap().failures > 100);
+    rich.home.user().sql("DROP TRIGGER no_poison");
+    let report = rich.home.check();
+    assert!(report.is_clean(), "{report}");
+}

@@ -5,13 +5,15 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+
 use common::{
     Backend,
     rich::{Overlap, Rich},
     *,
 };
-use windlass_kernel::{Payload, ops::NewJob};
-use windlass_store::Write;
+use windlass_kernel::{JobId, Payload, ops::NewJob};
+use windlass_store::{Reply, Write};
 use windlass_testkit::random::{self, Chance};
 
 const SEQUENCES: u64 = 12;
@@ -37,6 +39,34 @@ fn commits_that_overlap_are_as_if_they_came_one_after_the_other() {
     let rich = live_through(rich);
     let report = rich.home.check();
     assert!(report.is_clean(), "{report}");
+}
+
+#[test]
+fn claims_that_overlap_never_grant_a_job_twice() {
+    let mut rich = Rich::new_in(Backend::Sqlite.new_quick_home());
+    let now = rich.world.now;
+    rich.commit((1..=20).map(|number| write(enqueue(number, plain()))).collect(), now);
+    rich.overlap = Some(Overlap { fails_first: None, failures: 0 });
+    let claim = |worker, claim| claim_many(worker, claim, 5);
+    let writes = vec![
+        claim("one", 1),
+        claim("two", 2),
+        claim("one", 1),
+        Write::RenewSession { worker: worker("one"), lease: LEASE },
+        claim("one", 3),
+    ];
+    let mut replies = rich.commit(writes, now).into_iter().map(Result::unwrap);
+    let mut ids = || -> BTreeSet<JobId> {
+        match replies.next().unwrap() {
+            Reply::Granted(granted) => granted.iter().map(|it| it.job.id).collect(),
+            Reply::Renewed { held, .. } => held.into_iter().collect(),
+            Reply::Answer(answer) => panic!("{answer:?}"),
+        }
+    };
+    let (one, two, again, held, more) = (ids(), ids(), ids(), ids(), ids());
+    assert_eq!([one.len(), two.len(), more.len()], [5; 3]);
+    assert!(one.is_disjoint(&two) && one.is_disjoint(&more) && two.is_disjoint(&more));
+    assert_eq!((&again, &held), (&one, &one));
 }
 
 /// The database refuses it, whatever the rules say.

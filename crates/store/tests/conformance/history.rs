@@ -37,7 +37,7 @@ fn batches_are_what_their_ops_are(backend: Backend) {
 }
 
 fn claims_by_queue_break_no_rule(backend: Backend) {
-    let rich = Rich::new(backend);
+    let mut rich = Rich::new(backend);
     let worker = WorkerId::new("w1").unwrap();
     let at = |minute: i64| Timestamp::from_micros(1_772_000_000_000_000 + minute * 60_000_000);
     let replies = rich.commit((1..=300).map(enqueue).collect(), at(0));

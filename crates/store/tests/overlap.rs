@@ -2,6 +2,7 @@
 //!
 //! While somebody else holds the file, nothing is written, and what comes in is decided on top of what is not
 //! on the disk yet. Whatever a plain map says of the same ops, one after the other, the store has to say.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod common;
 

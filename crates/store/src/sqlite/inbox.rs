@@ -113,8 +113,7 @@ struct Taken {
     op: Enqueue,
 }
 
-/// It stands in every commit, and takes 0.3 us on an empty table. It has no LIMIT: the caller stops where it
-/// likes, by rows or by bytes.
+/// It has no LIMIT: the caller stops where it likes, by rows or by bytes.
 const WAITING: &str = "SELECT seq, job_id, tenant, op, payload FROM inbox ORDER BY seq";
 
 /// Loads the rows that are next, so many at the most.
@@ -291,6 +290,14 @@ pub(super) fn set_first_aside(
         transaction.prepare_cached(FORGET)?.execute([seq])?;
     }
     transaction.commit()
+}
+
+/// It stands in every commit, and takes 0.3 us on an empty table.
+const IS_EMPTY: &str = "SELECT NOT EXISTS (SELECT 1 FROM inbox)";
+
+/// Does nothing wait?
+pub(super) fn is_empty(connection: &Connection) -> SqlResult<bool> {
+    connection.prepare_cached(IS_EMPTY)?.query_row([], |row| row.get(0))
 }
 
 const COUNT: &str = "SELECT count(*) FROM inbox";

@@ -11,6 +11,7 @@ mod backup;
 mod check;
 mod claim;
 mod copy;
+mod decide;
 mod inbox;
 mod load;
 mod lock;

@@ -27,10 +27,13 @@ use super::{
     save,
     writer_thread::Request,
 };
-use crate::{Error, Replies};
+use crate::{Error, Replies, Write};
 
-/// Whoever waits for the replies to a batch.
-pub(super) type Asker = oneshot::Sender<Result<Replies, Error>>;
+/// A batch, and whoever waits for its replies.
+pub(super) struct Asked {
+    pub(super) writes: Arc<Vec<Write>>,
+    pub(super) answer: oneshot::Sender<Result<Replies, Error>>,
+}
 
 /// Held while the writer looks at the database. The log is folded in between: what somebody still looks at
 /// could not be folded, and the log would never begin anew.
@@ -45,7 +48,7 @@ pub(super) enum Outcome {
     /// Nothing was written. The error, if nobody was told it; and whether the saver has ended.
     Failed { error: Option<Error>, ended: bool },
     /// Nothing was written, because one before it failed. Whoever asked, if anybody, still waits.
-    Skipped(Option<Asker>),
+    Skipped(Option<Asked>),
 }
 
 enum Task {
@@ -57,7 +60,7 @@ enum Task {
 struct Save {
     plan: Arc<Plan>,
     replies: Replies,
-    asker: Option<Asker>,
+    asked: Option<Asked>,
     /// The incarnation in which it was made.
     incarnation: u32,
     /// How many plans had failed when it was made.
@@ -91,16 +94,16 @@ impl Saver {
         Ok(Self { tasks: Some(tasks), outcomes, thread: Some(thread), failures: 0 })
     }
 
-    /// Has a plan written. Without an asker the outcome has the replies.
+    /// Has a plan written. If nobody asked, the outcome has the replies.
     pub(super) fn save(
         &self,
         plan: Arc<Plan>,
         replies: Replies,
-        asker: Option<Asker>,
+        asked: Option<Asked>,
         incarnation: u32,
     ) -> Result<(), Error> {
         let failures = self.failures;
-        let save = Save { plan, replies, asker, incarnation, failures };
+        let save = Save { plan, replies, asked, incarnation, failures };
         self.tasks().send(Task::Save(save)).map_err(|_| ended())
     }
 
@@ -229,10 +232,10 @@ impl Working {
     ///
     /// The writer hears of it first: it must know when somebody who was told asks for more.
     fn save(&mut self, save: Save) -> bool {
-        let Save { plan, replies, asker, incarnation, failures } = save;
+        let Save { plan, replies, asked, incarnation, failures } = save;
         if failures != self.failures {
             drop(plan);
-            let _ = self.outcomes.send(Outcome::Skipped(asker));
+            let _ = self.outcomes.send(Outcome::Skipped(asked));
             return true;
         }
         let saved = match self.broken.take() {
@@ -241,25 +244,25 @@ impl Working {
         };
         // The writer takes over what is in it.
         drop(plan);
-        match (saved, asker) {
-            (Ok(_), Some(asker)) => {
+        match (saved, asked) {
+            (Ok(_), Some(asked)) => {
                 let _ = self.outcomes.send(Outcome::Told);
-                let _ = asker.send(Ok(replies));
+                let _ = asked.answer.send(Ok(replies));
                 true
             }
             (Ok(last_event), None) => {
                 let _ = self.outcomes.send(Outcome::Saved(replies, last_event));
                 true
             }
-            (Err(error), asker) => {
+            (Err(error), Some(asked)) => {
                 let ended = ends(&error);
-                match asker {
-                    Some(asker) => {
-                        self.fail(Outcome::Failed { error: None, ended });
-                        let _ = asker.send(Err(error));
-                    }
-                    None => self.fail(Outcome::Failed { error: Some(error), ended }),
-                }
+                self.fail(Outcome::Failed { error: None, ended });
+                let _ = asked.answer.send(Err(error));
+                !ended
+            }
+            (Err(error), None) => {
+                let ended = ends(&error);
+                self.fail(Outcome::Failed { error: Some(error), ended });
                 !ended
             }
         }

@@ -11,32 +11,27 @@ use std::{
     collections::VecDeque,
     mem,
     sync::{Arc, PoisonError},
-    time::Duration,
 };
 
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
 use tokio::sync::mpsc;
 use windlass_kernel::{
-    Answer, Jitter, JobId, NewPayload, Op, Refusal, Retention, TenantId, Timestamp, WorkerId,
+    Jitter, JobId, Retention, Timestamp,
     ops::{Expire, Expiry},
 };
 
 use super::{
-    Clock, SqlResult, claim, classify, inbox, load,
+    Clock, SqlResult, classify,
+    decide::{Known, Planned, State, Tried, decide},
+    inbox, load,
     mark::Point,
-    names::Names,
     open::{INCARNATION, SET_INCARNATION},
-    plan::{Numbers, Plan},
+    plan::Plan,
     retention::{self, Sweep},
-    saver::{Asker, Gate, Outcome, Saver, ends},
-    work::{Held, Work},
+    saver::{Asked, Disk, Gate, Outcome, Saver, ends},
     writer_thread::Request,
 };
-use crate::{
-    ClaimMany, Error, Replies, Reply, Write,
-    commit::{Granted, Needs},
-    read::Pruned,
-};
+use crate::{Error, Replies, Write, read::Pruned};
 
 /// What the thread owns.
 pub(super) struct Writer {
@@ -46,9 +41,8 @@ pub(super) struct Writer {
     gate: Gate,
     clock: Clock,
     known: Known,
-    /// Plans that are on their way, oldest first, and the batches they were made of.
+    /// Plans that are on their way, oldest first.
     flying: VecDeque<Arc<Plan>>,
-    batches: VecDeque<Arc<Vec<Write>>>,
     sweep: Sweep,
     /// The greatest id of a job that is forgotten while the log still speaks of it.
     last_pruned: Option<JobId>,
@@ -60,26 +54,7 @@ pub(super) struct Writer {
     promoting: usize,
 }
 
-/// What the writer knows without a look: what is stored, and what is planned on top of it.
-struct Known {
-    names: Names,
-    held: Held,
-    numbers: Numbers,
-}
-
-const NEWEST: &str = "SELECT coalesce(max(id), zeroblob(16)), coalesce(max(seq), 0) FROM jobs";
-const LAST: &str = "SELECT id + count - 1, at FROM log ORDER BY id DESC LIMIT 1";
-
-impl Known {
-    fn load(connection: &Connection) -> SqlResult<Self> {
-        let last = connection.query_row(LAST, [], |row| row.get(0)).optional()?;
-        let (newest, seq) =
-            connection.query_row(NEWEST, [], |row| Ok((load::u128_of(row, 0)?, row.get(1)?)))?;
-        let (event, newest) = (last.unwrap_or(0), JobId::from_u128(newest));
-        let numbers = Numbers { event, seq, newest };
-        Ok(Self { names: Names::load(connection)?, held: Held::default(), numbers })
-    }
-}
+const LAST_AT: &str = "SELECT at FROM log ORDER BY id DESC LIMIT 1";
 
 impl Writer {
     pub(super) fn new(
@@ -89,7 +64,8 @@ impl Writer {
         clock: Clock,
     ) -> Result<Self, Error> {
         let known = Known::load(&connection).map_err(classify)?;
-        let at = connection.query_row(LAST, [], |row| row.get(1)).optional().map_err(classify)?;
+        let at =
+            connection.query_row(LAST_AT, [], |row| row.get(0)).optional().map_err(classify)?;
         let last_now = Timestamp::from_micros(at.unwrap_or(0));
         let incarnation = connection.query_row(INCARNATION, [], |row| row.get(0)).optional();
         let incarnation = incarnation.map_err(classify)?.unwrap_or(0);
@@ -101,7 +77,6 @@ impl Writer {
             clock,
             known,
             flying: VecDeque::new(),
-            batches: VecDeque::new(),
             sweep: Sweep::default(),
             last_pruned,
             is_unsure: false,
@@ -155,13 +130,13 @@ impl Writer {
             return false;
         }
         match request {
-            Request::Commit(writes, asker) => self.commit(writes, asker),
-            Request::Prune(retention, max, asker) => tell(self.prune(retention, max), |result| {
-                let _ = asker.send(result);
-            }),
-            Request::RaiseIncarnation(asker) => tell(self.raise_incarnation(), |result| {
-                let _ = asker.send(result);
-            }),
+            Request::Commit(writes, answer) => self.commit(Asked { writes, answer }),
+            Request::Prune(retention, max, answer) => {
+                tell(self.prune(retention, max), |result| drop(answer.send(result)))
+            }
+            Request::RaiseIncarnation(answer) => {
+                tell(self.raise_incarnation(), |result| drop(answer.send(result)))
+            }
             // It has.
             Request::Look => true,
         }
@@ -171,7 +146,7 @@ impl Writer {
         self.land_all()?;
         let next = self.incarnation + 1;
         let point = Point { incarnation: next, event: self.known.numbers.event };
-        let raise = move |disk: &mut super::saver::Disk| -> SqlResult<()> {
+        let raise = move |disk: &mut Disk| -> SqlResult<()> {
             disk.connection.execute(SET_INCARNATION, [next])?;
             disk.note(point);
             Ok(())
@@ -186,7 +161,7 @@ impl Writer {
         self.land_all()?;
         let now = (self.clock)().max(self.last_now);
         let sweep = mem::take(&mut self.sweep);
-        let step = move |disk: &mut super::saver::Disk| -> SqlResult<_> {
+        let step = move |disk: &mut Disk| -> SqlResult<_> {
             let transaction =
                 disk.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let (pruned, sweep) = retention::prune(&transaction, sweep, &retention, max, now)?;
@@ -217,46 +192,29 @@ impl Writer {
     }
 
     fn landed(&mut self, outcome: Outcome) -> Result<(), Error> {
+        let plan = self.flying.pop_front();
         match outcome {
             Outcome::Told | Outcome::Saved(..) => {
-                self.land_first();
+                let plan = plan.and_then(Arc::into_inner).expect("the saver is done with it");
+                self.known.held.put_back(plan.rows);
                 Ok(())
             }
             Outcome::Failed { ended: true, error } => Err(error.unwrap_or_else(ended)),
-            Outcome::Failed { ended: false, .. } | Outcome::Skipped(_) => {
-                self.give_up_first();
-                self.plan_anew()
-            }
+            Outcome::Failed { ended: false, .. } | Outcome::Skipped(_) => self.plan_anew(),
         }
     }
 
-    /// The oldest plan is on the disk.
-    fn land_first(&mut self) {
-        self.batches.pop_front();
-        let plan = self.flying.pop_front().and_then(Arc::into_inner);
-        self.known.held.put_back(plan.expect("the saver is done with it").rows);
-    }
-
-    /// The oldest plan was not written.
-    fn give_up_first(&mut self) -> Option<Arc<Vec<Write>>> {
-        self.is_unsure = true;
-        self.flying.pop_front();
-        self.batches.pop_front()
-    }
-
-    /// After a failure: what was planned on top of it was skipped. It is planned anew, each on its own.
+    /// After a failure: what was planned on top of it is skipped. It is planned anew, each on its own.
     fn plan_anew(&mut self) -> Result<(), Error> {
+        self.is_unsure = true;
         let mut skipped = Vec::new();
-        while !self.flying.is_empty() {
-            let outcome = self.saver.outcome()?;
-            let writes = self.give_up_first();
-            if let (Outcome::Skipped(Some(asker)), Some(writes)) = (outcome, writes) {
-                skipped.push((writes, asker));
+        while self.flying.pop_front().is_some() {
+            if let Outcome::Skipped(Some(asked)) = self.saver.outcome()? {
+                skipped.push(asked);
             }
         }
-        for (writes, asker) in skipped {
-            let goes_on = tell(self.commit_now(&writes), |result| drop(asker.send(result)));
-            if !goes_on {
+        for Asked { writes, answer } in skipped {
+            if !tell(self.commit_now(&writes), |result| drop(answer.send(result))) {
                 return Err(ended());
             }
         }
@@ -264,20 +222,17 @@ impl Writer {
     }
 
     /// Plans a batch and lets it go; or, if the inbox is not empty, sees it through.
-    fn commit(&mut self, writes: Arc<Vec<Write>>, asker: Asker) -> bool {
-        match self.plan(&writes, inbox::ROWS_MAX) {
-            Ok(Some(Planned { plan, replies })) if plan.inbox.is_empty() => {
-                let plan = Arc::new(plan);
+    fn commit(&mut self, asked: Asked) -> bool {
+        match self.plan(&asked.writes, None) {
+            Ok(Some(Planned { plan, replies })) => {
                 self.flying.push_back(plan.clone());
-                self.batches.push_back(writes);
-                self.saver.save(plan, replies, Some(asker), self.incarnation).is_ok()
+                self.saver.save(plan, replies, Some(asked), self.incarnation).is_ok()
             }
-            // It was not let go, so what is known has moved on without it.
-            Ok(_) => {
-                self.is_unsure = true;
-                tell(self.commit_now(&writes), |result| drop(asker.send(result)))
+            Ok(None) => {
+                let done = self.commit_now(&asked.writes);
+                tell(done, |result| drop(asked.answer.send(result)))
             }
-            Err(error) => tell(Err(error), |result| drop(asker.send(result))),
+            Err(error) => tell(Err(error), |result| drop(asked.answer.send(result))),
         }
     }
 
@@ -330,10 +285,9 @@ impl Writer {
         inbox_max: usize,
     ) -> Result<Option<Replies>, Error> {
         self.land_all()?;
-        let Some(Planned { plan, replies }) = self.plan(writes, inbox_max)? else {
+        let Some(Planned { plan, replies }) = self.plan(writes, Some(inbox_max))? else {
             return Ok(None);
         };
-        let plan = Arc::new(plan);
         self.saver.save(plan.clone(), replies, None, self.incarnation)?;
         match self.saver.outcome()? {
             Outcome::Saved(replies, last_event) => {
@@ -350,8 +304,9 @@ impl Writer {
         }
     }
 
-    /// Decides a batch, and before it so many rows of the inbox. None, as in [`Self::commit_with`].
-    fn plan(&mut self, writes: &[Write], inbox_max: usize) -> Result<Option<Planned>, Error> {
+    /// Decides a batch, and before it so many rows of the inbox. None, as in [`Self::commit_with`]; or, if it
+    /// is to take none, because something waits there.
+    fn plan(&mut self, writes: &[Write], take: Option<usize>) -> Result<Option<Planned>, Error> {
         // The clock never goes back, whatever the machine's does.
         let now = (self.clock)().max(self.last_now);
         self.last_now = now;
@@ -362,9 +317,10 @@ impl Writer {
                 self.land_all()?;
                 self.known = Known::load(&self.connection).map_err(classify)?;
             }
-            match self.try_plan(writes, inbox_max, now).map_err(classify) {
+            match self.try_plan(writes, take, now).map_err(classify) {
                 Ok(Tried::Planned(planned)) => return Ok(Some(planned)),
                 Ok(Tried::HasToWait) => self.land_all()?,
+                Ok(Tried::InboxWaits) => return Ok(None),
                 Ok(Tried::MayBeInInbox) => {
                     self.is_unsure = true;
                     return Ok(None);
@@ -377,124 +333,23 @@ impl Writer {
         }
     }
 
-    fn try_plan(&mut self, writes: &[Write], inbox_max: usize, now: Timestamp) -> SqlResult<Tried> {
+    fn try_plan(
+        &mut self,
+        writes: &[Write],
+        take: Option<usize>,
+        now: Timestamp,
+    ) -> SqlResult<Tried> {
         let _looks = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
         let snapshot = self.connection.transaction()?;
-        let inbox = inbox::load_batch(&snapshot, inbox_max)?;
+        if take.is_none() && !inbox::is_empty(&snapshot)? {
+            return Ok(Tried::InboxWaits);
+        }
+        let inbox = inbox::load_batch(&snapshot, take.unwrap_or(0))?;
         self.promoting = inbox.rows();
-        let joined;
-        let writes = if inbox.len() == 0 {
-            writes
-        } else {
-            joined = inbox.before(writes);
-            &joined
-        };
-        let needs = Needs::of(writes);
-        if !self.flying.is_empty() && (inbox.rows() > 0 || needs.more_than_jobs()) {
-            return Ok(Tried::HasToWait);
-        }
-        let Known { names, held, numbers } = &mut self.known;
-        let mut work =
-            Work::new(self.incarnation, room(writes), names, held, &self.flying, numbers.newest);
-        load::load(&snapshot, &needs, &mut work)?;
-        let mut replies: Vec<Option<Result<Reply, Refusal>>> = vec![None; writes.len()];
-        for (write, reply) in writes.iter().zip(&mut replies) {
-            match (write.check(), write) {
-                (Err(refusal), _) => *reply = Some(Err(refusal)),
-                (Ok(()), Write::Op { op, .. })
-                    if is_forgotten(&snapshot, op, self.last_pruned)? =>
-                {
-                    let job_id = op.new_job_id().expect("only a new id can be taken");
-                    *reply = Some(Err(Refusal::JobExists { job_id }));
-                }
-                (Ok(()), Write::Op { tenant, op }) => {
-                    *reply = Some(apply(tenant, op, &mut work, now));
-                }
-                (Ok(()), Write::Claim(_) | Write::RenewSession { .. }) => {}
-            }
-        }
-        if inbox.is_full() && replies[inbox.len()..].iter().any(is_refused) {
-            return Ok(Tried::MayBeInInbox);
-        }
-        let mut granted = Vec::new();
-        for (place, write) in writes.iter().enumerate() {
-            if replies[place].is_some() {
-                continue;
-            }
-            match write {
-                Write::Op { .. } => {}
-                Write::Claim(wanted) => {
-                    granted.push((place, claim_many(&snapshot, wanted, &mut work, now)?));
-                }
-                Write::RenewSession { worker, lease } => {
-                    replies[place] = Some(renew(&snapshot, worker, *lease, &mut work, now)?);
-                }
-            }
-        }
-        let Work { set, names, .. } = work;
-        let mut plan = Plan::new(set, names, numbers, now);
-        for (place, grants) in granted {
-            let grant = |(id, payload): claim::Grant| {
-                let job = plan.rows[&id].job.clone();
-                let load = || payload_of(&snapshot, id, &plan, &self.flying);
-                Ok(Granted { job, payload: payload.map_or_else(load, Ok)? })
-            };
-            let leases: SqlResult<Vec<Granted>> = grants.into_iter().map(grant).collect();
-            replies[place] = Some(Ok(Reply::Granted(leases?)));
-        }
-        let mut replies = replies.into_iter().map(|reply| reply.expect("each write was answered"));
-        let promoted = replies.by_ref().take(inbox.len()).collect();
-        plan.inbox = inbox::Promotion { batch: inbox, replies: promoted };
-        Ok(Tried::Planned(Planned { plan, replies: replies.collect() }))
+        let (last_pruned, incarnation) = (self.last_pruned, self.incarnation);
+        let state = State { snapshot: &snapshot, flying: &self.flying, last_pruned, incarnation };
+        decide(&state, &mut self.known, inbox, writes, now)
     }
-}
-
-/// A plan, and what is said once it is written.
-struct Planned {
-    plan: Plan,
-    replies: Replies,
-}
-
-enum Tried {
-    Planned(Planned),
-    /// It needs what a plan that is on its way may change.
-    HasToWait,
-    /// Something was refused, and what it lacks may be among the rows of the inbox that still wait.
-    MayBeInInbox,
-}
-
-/// The payload of a job that was granted. Few are claimed before they are written.
-fn payload_of(
-    connection: &Connection,
-    id: JobId,
-    plan: &Plan,
-    flying: &VecDeque<Arc<Plan>>,
-) -> SqlResult<String> {
-    let plans = flying.iter().map(|plan| &**plan).chain([plan]);
-    match plans.rev().find_map(|plan| plan.new_payload(id)) {
-        Some(NewPayload::Given(payload)) => Ok(payload.as_str().to_owned()),
-        Some(NewPayload::Of(other)) => payload_of(connection, *other, plan, flying),
-        None => load::load_payload(connection, plan.rows[&id].place.seq),
-    }
-}
-
-fn ended() -> Error {
-    Error::Stopped("its writer has ended".to_owned())
-}
-
-/// How many jobs these writes may touch.
-fn room(writes: &[Write]) -> usize {
-    let jobs = |write: &Write| match write {
-        Write::Op { .. } => 1,
-        // Few ask for more than there is; if one does, the map grows.
-        Write::Claim(wanted) => wanted.max.min(1_000),
-        Write::RenewSession { .. } => 0,
-    };
-    writes.iter().map(jobs).sum()
-}
-
-fn is_refused(reply: &Option<Result<Reply, Refusal>>) -> bool {
-    matches!(reply, Some(Err(_)))
 }
 
 /// Gives an answer, and says whether the writer may go on after it.
@@ -504,60 +359,6 @@ fn tell<T>(result: Result<T, Error>, answer: impl FnOnce(Result<T, Error>)) -> b
     !stops
 }
 
-/// Would the op give out the id of a job that was forgotten, while the log still speaks of that job?
-fn is_forgotten(connection: &Connection, op: &Op, last: Option<JobId>) -> SqlResult<bool> {
-    match op.new_job_id() {
-        Some(id) if Some(id) <= last => retention::is_pruned(connection, id),
-        _ => Ok(false),
-    }
-}
-
-/// An op on one job. A claim by name begins a session like any other.
-fn apply(
-    tenant: &TenantId,
-    op: &Op,
-    work: &mut Work<'_>,
-    now: Timestamp,
-) -> Result<Reply, Refusal> {
-    let applied = work.set.apply(tenant, op, now);
-    if let (Op::Claim(claim), Ok(Answer { recorded: false, .. })) = (op, &applied) {
-        work.names.lease_session(&claim.worker, now.plus(claim.lease));
-        let renewals = work.names().session_of(&claim.worker).map_or(0, |(_, it)| it.renewals);
-        work.set.place_mut(claim.job_id).expect("its claim was granted").lease_seen = renewals;
-    }
-    applied.map(Reply::Answer)
-}
-
-/// Grants a claim, and keeps its session alive for as long as the leases last.
-fn claim_many(
-    connection: &Connection,
-    wanted: &ClaimMany,
-    work: &mut Work<'_>,
-    now: Timestamp,
-) -> SqlResult<Vec<claim::Grant>> {
-    let granted = claim::claim(connection, wanted, work, now)?;
-    if !granted.is_empty() {
-        work.names.lease_session(&wanted.worker, now.plus(wanted.lease));
-    }
-    Ok(granted)
-}
-
-fn renew(
-    connection: &Connection,
-    worker: &WorkerId,
-    lease: Duration,
-    work: &mut Work<'_>,
-    now: Timestamp,
-) -> SqlResult<Result<Reply, Refusal>> {
-    let Some((_, session)) = work.names().session_of(worker) else {
-        return Ok(Err(Refusal::NotFound { what: "session" }));
-    };
-    let session = session.renewed(lease, now);
-    let until = session.until;
-    work.names.renew_session(session);
-    let rows = work.held_by(connection, worker)?;
-    let held = rows.iter().map(|row| row.id).collect();
-    let unwanted = rows.iter().filter(|row| row.to_be_cancelled);
-    let cancelled = unwanted.map(|row| row.id).collect();
-    Ok(Ok(Reply::Renewed { until, cancelled, held }))
+fn ended() -> Error {
+    Error::Stopped("its writer has ended".to_owned())
 }

@@ -1,0 +1,230 @@
+//! Decides a batch: loads what it needs, asks the rules, and makes a plan of all that changes.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use rusqlite::{Connection, OptionalExtension as _};
+use windlass_kernel::{Answer, JobId, NewPayload, Op, Refusal, TenantId, Timestamp, WorkerId};
+
+use super::{
+    SqlResult, claim, inbox, load,
+    names::Names,
+    plan::{Numbers, Plan},
+    read::read_payload,
+    retention,
+    work::{Held, Work},
+};
+use crate::{
+    ClaimMany, Replies, Reply, Write,
+    commit::{Granted, Needs},
+};
+
+/// What the writer knows without a look: what is stored, and what is planned on top of it.
+pub(super) struct Known {
+    names: Names,
+    pub(super) held: Held,
+    pub(super) numbers: Numbers,
+}
+
+const NEWEST: &str = "SELECT coalesce(max(id), zeroblob(16)), coalesce(max(seq), 0) FROM jobs";
+const LAST: &str = "SELECT id + count - 1 FROM log ORDER BY id DESC LIMIT 1";
+
+impl Known {
+    pub(super) fn load(connection: &Connection) -> SqlResult<Self> {
+        let last = connection.query_row(LAST, [], |row| row.get(0)).optional()?;
+        let (newest, seq) =
+            connection.query_row(NEWEST, [], |row| Ok((load::u128_of(row, 0)?, row.get(1)?)))?;
+        let (event, newest) = (last.unwrap_or(0), JobId::from_u128(newest));
+        let numbers = Numbers { event, seq, newest };
+        Ok(Self { names: Names::load(connection)?, held: Held::default(), numbers })
+    }
+}
+
+/// A plan, and what is said once it is written.
+pub(super) struct Planned {
+    pub(super) plan: Arc<Plan>,
+    pub(super) replies: Replies,
+}
+
+/// What came of an attempt to plan.
+pub(super) enum Tried {
+    Planned(Planned),
+    /// It needs what a plan that is on its way may change.
+    HasToWait,
+    /// It was to take nothing from the inbox, and something waits there.
+    InboxWaits,
+    /// Something was refused, and what it lacks may be among the rows of the inbox that still wait.
+    MayBeInInbox,
+}
+
+/// What a batch is decided upon, besides what is [`Known`].
+pub(super) struct State<'a> {
+    pub(super) snapshot: &'a Connection,
+    /// Plans that are on their way, oldest first.
+    pub(super) flying: &'a VecDeque<Arc<Plan>>,
+    pub(super) last_pruned: Option<JobId>,
+    pub(super) incarnation: u32,
+}
+
+/// Decides these rows of the inbox, and then these writes.
+pub(super) fn decide(
+    state: &State<'_>,
+    known: &mut Known,
+    inbox: inbox::Batch,
+    writes: &[Write],
+    now: Timestamp,
+) -> SqlResult<Tried> {
+    let snapshot = state.snapshot;
+    let joined;
+    let writes = if inbox.len() == 0 {
+        writes
+    } else {
+        joined = inbox.before(writes);
+        &joined
+    };
+    let needs = Needs::of(writes);
+    if !state.flying.is_empty() && needs.more_than_jobs() {
+        return Ok(Tried::HasToWait);
+    }
+    let Known { names, held, numbers } = known;
+    let mut work =
+        Work::new(state.incarnation, room(writes), names, held, state.flying, numbers.newest);
+    load::load(snapshot, &needs, &mut work)?;
+    let mut replies: Vec<Option<Result<Reply, Refusal>>> = vec![None; writes.len()];
+    for (write, reply) in writes.iter().zip(&mut replies) {
+        match (write.check(), write) {
+            (Err(refusal), _) => *reply = Some(Err(refusal)),
+            (Ok(()), Write::Op { op, .. }) if is_forgotten(snapshot, op, state.last_pruned)? => {
+                let job_id = op.new_job_id().expect("only a new id can be taken");
+                *reply = Some(Err(Refusal::JobExists { job_id }));
+            }
+            (Ok(()), Write::Op { tenant, op }) => {
+                *reply = Some(apply(tenant, op, &mut work, now));
+            }
+            (Ok(()), Write::Claim(_) | Write::RenewSession { .. }) => {}
+        }
+    }
+    if inbox.is_full() && replies[inbox.len()..].iter().any(is_refused) {
+        return Ok(Tried::MayBeInInbox);
+    }
+    let mut granted = Vec::new();
+    for (place, write) in writes.iter().enumerate() {
+        if replies[place].is_some() {
+            continue;
+        }
+        match write {
+            Write::Op { .. } => {}
+            Write::Claim(wanted) => {
+                granted.push((place, claim_many(snapshot, wanted, &mut work, now)?));
+            }
+            Write::RenewSession { worker, lease } => {
+                replies[place] = Some(renew(snapshot, worker, *lease, &mut work, now)?);
+            }
+        }
+    }
+    let Work { set, names, .. } = work;
+    let mut plan = Plan::new(set, names, numbers, now);
+    for (place, grants) in granted {
+        let grant = |(id, payload): claim::Grant| {
+            let job = plan.rows[&id].job.clone();
+            let load = || payload_of(snapshot, id, &plan, state.flying);
+            Ok(Granted { job, payload: payload.map_or_else(load, Ok)? })
+        };
+        let leases: SqlResult<Vec<Granted>> = grants.into_iter().map(grant).collect();
+        replies[place] = Some(Ok(Reply::Granted(leases?)));
+    }
+    let mut replies = replies.into_iter().map(|reply| reply.expect("each write was answered"));
+    let promoted = replies.by_ref().take(inbox.len()).collect();
+    plan.inbox = inbox::Promotion { batch: inbox, replies: promoted };
+    Ok(Tried::Planned(Planned { plan: Arc::new(plan), replies: replies.collect() }))
+}
+
+/// The payload of a job that was granted. Few are claimed before they are written.
+fn payload_of(
+    connection: &Connection,
+    id: JobId,
+    plan: &Plan,
+    flying: &VecDeque<Arc<Plan>>,
+) -> SqlResult<String> {
+    let plans = flying.iter().map(|plan| &**plan).chain([plan]);
+    match plans.rev().find_map(|plan| plan.new_payload(id)) {
+        Some(NewPayload::Given(payload)) => Ok(payload.as_str().to_owned()),
+        Some(NewPayload::Of(other)) => payload_of(connection, *other, plan, flying),
+        None => match plan.rows.get(&id) {
+            Some(row) => load::load_payload(connection, row.place.seq),
+            None => read_payload(connection, id)?.ok_or(rusqlite::Error::QueryReturnedNoRows),
+        },
+    }
+}
+
+/// How many jobs these writes may touch.
+fn room(writes: &[Write]) -> usize {
+    let jobs = |write: &Write| match write {
+        Write::Op { .. } => 1,
+        // Few ask for more than there is; if one does, the map grows.
+        Write::Claim(wanted) => wanted.max.min(1_000),
+        Write::RenewSession { .. } => 0,
+    };
+    writes.iter().map(jobs).sum()
+}
+
+fn is_refused(reply: &Option<Result<Reply, Refusal>>) -> bool {
+    matches!(reply, Some(Err(_)))
+}
+
+/// Would the op give out the id of a job that was forgotten, while the log still speaks of that job?
+fn is_forgotten(connection: &Connection, op: &Op, last: Option<JobId>) -> SqlResult<bool> {
+    match op.new_job_id() {
+        Some(id) if Some(id) <= last => retention::is_pruned(connection, id),
+        _ => Ok(false),
+    }
+}
+
+/// An op on one job. A claim by name begins a session like any other.
+fn apply(
+    tenant: &TenantId,
+    op: &Op,
+    work: &mut Work<'_>,
+    now: Timestamp,
+) -> Result<Reply, Refusal> {
+    let applied = work.set.apply(tenant, op, now);
+    if let (Op::Claim(claim), Ok(Answer { recorded: false, .. })) = (op, &applied) {
+        work.names.lease_session(&claim.worker, now.plus(claim.lease));
+        let renewals = work.names().session_of(&claim.worker).map_or(0, |(_, it)| it.renewals);
+        work.set.place_mut(claim.job_id).expect("its claim was granted").lease_seen = renewals;
+    }
+    applied.map(Reply::Answer)
+}
+
+/// Grants a claim, and keeps its session alive for as long as the leases last.
+fn claim_many(
+    connection: &Connection,
+    wanted: &ClaimMany,
+    work: &mut Work<'_>,
+    now: Timestamp,
+) -> SqlResult<Vec<claim::Grant>> {
+    let granted = claim::claim(connection, wanted, work, now)?;
+    if !granted.is_empty() {
+        work.names.lease_session(&wanted.worker, now.plus(wanted.lease));
+    }
+    Ok(granted)
+}
+
+fn renew(
+    connection: &Connection,
+    worker: &WorkerId,
+    lease: Duration,
+    work: &mut Work<'_>,
+    now: Timestamp,
+) -> SqlResult<Result<Reply, Refusal>> {
+    let Some((_, session)) = work.names().session_of(worker) else {
+        return Ok(Err(Refusal::NotFound { what: "session" }));
+    };
+    let session = session.renewed(lease, now);
+    let until = session.until;
+    work.names.renew_session(session);
+    let rows = work.held_by(connection, worker)?;
+    let held = rows.iter().map(|row| row.id).collect();
+    let unwanted = rows.iter().filter(|row| row.to_be_cancelled);
+    let cancelled = unwanted.map(|row| row.id).collect();
+    Ok(Ok(Reply::Renewed { until, cancelled, held }))
+}

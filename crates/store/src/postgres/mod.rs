@@ -20,6 +20,7 @@ mod retention;
 mod save;
 mod thin;
 mod thread;
+mod transaction;
 mod types;
 mod wake;
 mod work;

@@ -4,6 +4,7 @@
 //! keeps them apart are row locks, unique keys, and rows that are written only if they are still the ones that
 //! were seen. Each call has a deadline. The clock that decides is the database's.
 
+mod at_once;
 mod check;
 mod claim;
 mod failure;
@@ -18,6 +19,7 @@ mod presence;
 mod read;
 mod retention;
 mod save;
+mod server_time;
 mod thin;
 mod thread;
 mod transaction;
@@ -82,6 +84,7 @@ pub struct Postgres {
 struct Inner {
     pool: Pool,
     clock: Option<Clock>,
+    time: server_time::ServerTime,
     deadline: Duration,
     names: Names,
     held: Mutex<Held>,

@@ -80,6 +80,13 @@ impl Try<'_> {
     pub(super) async fn run(&mut self, writes: &[Write]) -> PgResult<Tried> {
         let store = self.store;
         let mut client = store.client().await?;
+        if let Some(now) = self.time_to_make_at_once(writes) {
+            let tried = store.within(self.make_at_once(client.get(), writes, now)).await;
+            if tried.as_ref().err().is_none_or(|error| !error.is_unknown()) {
+                client.give_back();
+            }
+            return tried;
+        }
         // One deadline for all trips, however many there are.
         let tried = store.within(self.transact(client.get(), writes)).await;
         let is_open = match &tried {
@@ -123,6 +130,7 @@ impl Try<'_> {
         let moment = rows.next().unwrap_or_default();
         add_jobs(&mut work, &store.names, &jobs).await?;
         let (moment, repeated) = Moment::of(&moment, clock, &work)?;
+        store.time.hear(moment.now);
         claims.are_repeated(repeated);
         work.set.set_incarnation(moment.incarnation);
         work.bring_up_to_date();
@@ -234,7 +242,7 @@ impl Try<'_> {
         let has_events = !log.seqs.is_empty();
         let is_idle = asks.is_empty() && !has_events;
         if has_events {
-            asks.push(log.finish(&changes, new_claims, store.feed_lock, now));
+            log.finish(&mut asks, &changes, new_claims, store.feed_lock, now);
         }
         for (place, ids) in granted {
             replies[place] = Some(Ok(Reply::Granted(load_grants(client, ids, &rows).await?)));
@@ -277,6 +285,13 @@ impl Try<'_> {
 
     /// What is known after the commit.
     fn remember(&self, changes: &Changes, rows: IdMap<Row<Place>>, moment: &Moment) {
+        self.tell_of_ready(changes, &rows);
+        self.store.held().put_back(rows, moment.transaction);
+        self.store.note_incarnation(moment.incarnation);
+    }
+
+    /// Wakes whoever waits for jobs, if there are some.
+    pub(super) fn tell_of_ready(&self, changes: &Changes, rows: &IdMap<Row<Place>>) {
         let store = self.store;
         let mut is_ready = false;
         for id in changes.created.iter().map(|(id, _)| id).chain(&changes.updated) {
@@ -288,11 +303,9 @@ impl Try<'_> {
                 }
             }
         }
-        store.held().put_back(rows, moment.transaction);
         if is_ready {
             store.wake.tell();
         }
-        store.note_incarnation(moment.incarnation);
     }
 
     /// More log rows than a block has numbers, for as many tenants: rare, and it takes a trip of its own.
@@ -439,7 +452,7 @@ async fn is_forgotten(client: &ClientWrapper, op: &Op, last: Option<JobId>) -> P
 }
 
 /// An op on one job. A claim by name keeps its session alive like any other.
-fn apply(
+pub(super) fn apply(
     tenant: &TenantId,
     op: &Op,
     work: &mut Work<'_>,

@@ -10,6 +10,7 @@ use windlass_kernel::{Op, Timestamp};
 use super::{
     Failure, PgResult,
     load::{fresh_ids, time_of},
+    log_rows::Block,
     names::CommitGroups,
     pipeline::{Ask, run_one},
     save,
@@ -89,7 +90,7 @@ fn only_makes_jobs(changes: &Changes) -> bool {
         changes;
     !created.is_empty()
         && updated.is_empty()
-        && save::Block::new(0).lacks(events.len()) == 0
+        && Block::new(0).lacks(events.len()) == 0
         && outputs.is_empty()
         && letters.is_empty()
         && approvals.is_empty()

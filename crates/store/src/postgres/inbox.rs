@@ -14,8 +14,8 @@ use windlass_kernel::{JobId, Op, Refusal, TenantId, Timestamp, ops::Enqueue};
 use super::{
     Failure, PgResult,
     load::{id_of, number, text_of, time_of},
+    log_rows::{Block, LogRows},
     pipeline::{Ask, run, run_one},
-    save::{Block, LogRows},
     types::{Time, Uuid},
 };
 use crate::{

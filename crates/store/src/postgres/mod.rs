@@ -10,6 +10,7 @@ mod claim;
 mod failure;
 mod inbox;
 mod load;
+mod log_rows;
 mod names;
 mod open;
 mod partitions;

@@ -13,9 +13,10 @@ use super::{
         FirstLoad, KnownSession, Place, add_jobs, id_of, load_rest, number, session_columns,
         time_of, time_or_none,
     },
+    log_rows::{Block, write_log},
     names::CommitGroups,
     pipeline::{Ask, run, run_one},
-    save::{self, Block},
+    save,
     types::{Time, Uuid, Xid},
     work::Work,
 };
@@ -232,7 +233,7 @@ impl Try<'_> {
         let set = std::mem::take(&mut work.set);
         let (changes, mut rows) = set.finish();
         self.take_numbers(client, &changes, inbox, &mut moment).await?;
-        let mut log = save::write_log(&changes, &mut rows, &mut moment.block, now);
+        let mut log = write_log(&changes, &mut rows, &mut moment.block, now);
         let mut groups = CommitGroups::default();
         let mut asks = Vec::new();
         save::asks(&changes, &mut rows, &work, &store.names, &mut groups, &mut asks).await?;

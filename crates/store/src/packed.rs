@@ -96,21 +96,22 @@ pub(crate) struct History {
     bytes: Vec<u8>,
 }
 
-const CHAIN: usize = 32;
-
 impl Default for History {
     /// The history of a job that has no event.
     fn default() -> Self {
-        let mut bytes = Vec::with_capacity(CHAIN + 32);
+        let mut bytes = Vec::with_capacity(Self::CHAIN + 32);
         bytes.extend(NO_CHAIN);
         Self { bytes }
     }
 }
 
 impl History {
+    /// How long the head of the chain is.
+    pub(crate) const CHAIN: usize = 32;
+
     /// What a column says; none if it is not what was written.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
-        let whole = bytes.len() > CHAIN && bytes.len().is_multiple_of(8);
+        let whole = bytes.len() > Self::CHAIN && bytes.len().is_multiple_of(8);
         whole.then(|| Self { bytes: bytes.to_owned() })
     }
 
@@ -121,20 +122,20 @@ impl History {
 
     /// The head of the chain.
     pub(crate) fn chain(&self) -> Chain {
-        self.bytes[..CHAIN].try_into().expect("a chain is 32 bytes")
+        self.bytes[..Self::CHAIN].try_into().expect("a chain is 32 bytes")
     }
 
     /// The log rows that stand here, oldest first.
     pub(crate) fn log_ids(&self) -> impl ExactSizeIterator<Item = u64> {
-        let ids = self.bytes[CHAIN..].chunks_exact(8);
+        let ids = self.bytes[Self::CHAIN..].chunks_exact(8);
         ids.map(|id| u64::from_be_bytes(id.try_into().expect("eight bytes")))
     }
 
     /// Adds an event: the new head of the chain, and its log row if that is another one.
     pub(crate) fn add(&mut self, chain: &Chain, log_id: u64) {
-        self.bytes[..CHAIN].copy_from_slice(chain);
+        self.bytes[..Self::CHAIN].copy_from_slice(chain);
         let log_id = log_id.to_be_bytes();
-        if self.bytes.len() == CHAIN || !self.bytes.ends_with(&log_id) {
+        if self.bytes.len() == Self::CHAIN || !self.bytes.ends_with(&log_id) {
             self.bytes.extend(log_id);
         }
     }
@@ -142,7 +143,7 @@ impl History {
     /// Keeps the newest log row, and gives back the others.
     pub(crate) fn take_older(&mut self) -> Vec<u64> {
         let older: Vec<u64> = self.log_ids().take(self.log_ids().len() - 1).collect();
-        self.bytes.drain(CHAIN..CHAIN + older.len() * 8);
+        self.bytes.drain(Self::CHAIN..Self::CHAIN + older.len() * 8);
         older
     }
 }

@@ -289,16 +289,37 @@ BEGIN
     END IF;
 END $$;
 
+-- The first thing that a commit does which only makes jobs. Its client has asked nothing before: what time it is
+-- it knows from the last answers that it got. If that is not the time here, if it is before the last commit, or if
+-- something waits in the inbox, which goes first, the client tries again in the usual way.
+CREATE FUNCTION begin_at_once(commit_id uuid, now_at timestamptz, is_our_clock boolean) RETURNS bigint
+LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO commits (id) VALUES (commit_id);
+    IF EXISTS (SELECT FROM inbox)
+        OR now_at < (SELECT at FROM feed ORDER BY first DESC LIMIT 1)
+        OR is_our_clock AND now_at NOT BETWEEN clock_timestamp() - interval '1 second'
+            AND clock_timestamp() + interval '10 milliseconds'
+    THEN
+        RAISE EXCEPTION 'this has to be looked at first' USING ERRCODE = 'WL001';
+    END IF;
+    -- After the insert, so that the transaction has its id.
+    RETURN nextval('log_seq');
+END $$;
+
 -- The last thing that a commit does: its log rows, and their places in the feed. In one call, because each
--- statement of its own would be one more message that two processes are woken for.
+-- statement of its own would be one more message that two processes are woken for. It is told how many rows of
+-- jobs were written and how many should have been, which has them written before, and what to add to each number.
 CREATE FUNCTION finish(
+    written bigint, wanted bigint, first_seq bigint,
     new_seqs bigint[], new_tenants text[], new_counts integer[], new_events text[], now_at timestamptz,
     new_claims uuid[], new_jobs uuid[], lock_class integer, lock_id integer
 ) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
+    PERFORM expect(written, wanted);
     INSERT INTO claims (id, at) SELECT v.id, now_at FROM unnest(new_claims) AS v (id);
     INSERT INTO log (seq, tenant, at, count, events)
-    SELECT v.seq, v.tenant, now_at, v.count, v.events
+    SELECT first_seq + v.seq, v.tenant, now_at, v.count, v.events
     FROM unnest(new_seqs, new_tenants, new_counts, new_events) AS v (seq, tenant, count, events);
     -- Held until the commit is durable: whoever comes next sees what was numbered before.
     PERFORM pg_advisory_xact_lock(lock_class, lock_id);
@@ -306,7 +327,7 @@ BEGIN
     PERFORM expect(count(*), 0) FROM pruned WHERE id = ANY(new_jobs);
     INSERT INTO feed (first, seq, count, at)
     SELECT coalesce((SELECT f.first + f.count FROM feed f ORDER BY f.first DESC LIMIT 1), 1)
-            + sum(v.count) OVER (ORDER BY v.place) - v.count, v.seq, v.count, now_at
+            + sum(v.count) OVER (ORDER BY v.place) - v.count, first_seq + v.seq, v.count, now_at
     FROM unnest(new_seqs, new_counts) WITH ORDINALITY AS v (seq, count, place);
 END $$;
 

@@ -50,22 +50,19 @@ struct Direct {
 /// One statement locks no more jobs than this.
 const LOCK_MAX: usize = 5_000;
 
-/// Served by the index `jobs_ready`.
+/// What is ready, best first, served by the index `jobs_ready`; then retries that are due, longest due first,
+/// served by the index `jobs_retry`.
 const READY: &str = concat!(
-    "SELECT ",
+    "SELECT *, false FROM (SELECT ",
     row_columns!(),
     ", j.payload FROM jobs j
      WHERE j.group_id = $1 AND (j.state = 'queued' OR j.state = 'interrupted') AND j.rank >= $2
-     ORDER BY j.rank LIMIT $3 FOR UPDATE SKIP LOCKED"
-);
-
-/// Retries that are due, longest due first. Served by the index `jobs_retry`.
-const DUE_RETRIES: &str = concat!(
-    "SELECT ",
+     ORDER BY j.rank LIMIT $3 FOR UPDATE SKIP LOCKED) AS ready
+     UNION ALL SELECT *, true FROM (SELECT ",
     row_columns!(),
     ", j.payload FROM jobs j
-     WHERE j.group_id = $1 AND j.next_retry_at <= coalesce($2, statement_timestamp())
-     ORDER BY j.next_retry_at LIMIT $3 FOR UPDATE SKIP LOCKED"
+     WHERE j.group_id = $1 AND j.next_retry_at <= coalesce($4, statement_timestamp())
+     ORDER BY j.next_retry_at LIMIT $3 FOR UPDATE SKIP LOCKED) AS due"
 );
 
 impl<'a> Claims<'a> {
@@ -116,7 +113,7 @@ impl<'a> Claims<'a> {
             return;
         }
         if let Some(direct) = &self.direct {
-            asks.extend(direct.asks(now));
+            asks.push(direct.ask(now));
         }
     }
 
@@ -126,9 +123,7 @@ impl<'a> Claims<'a> {
             return Ok(());
         }
         if let Some(direct) = &mut self.direct {
-            let (ready, retries) =
-                (rows.next().unwrap_or_default(), rows.next().unwrap_or_default());
-            direct.take(&ready, &retries)?;
+            direct.take(&rows.next().unwrap_or_default())?;
         }
         Ok(())
     }
@@ -140,9 +135,8 @@ impl<'a> Claims<'a> {
             return Ok(());
         }
         direct.floor = i64::MIN;
-        let asks = direct.asks(Some(now));
-        let found = run(work.client, &asks).await?;
-        direct.take(&found[0], &found[1])
+        let found = run_one(work.client, direct.ask(Some(now))).await?;
+        direct.take(&found)
     }
 
     /// Is there a group that this batch may want and that is not known yet?
@@ -249,20 +243,19 @@ fn wants(wanted: &ClaimMany, name: &GroupName) -> bool {
 }
 
 impl Direct {
-    fn asks(&self, now: Option<Timestamp>) -> [Ask; 2] {
+    fn ask(&self, now: Option<Timestamp>) -> Ask {
         let limit = i64::try_from(self.limit).unwrap_or(i64::MAX);
-        [
-            Ask::new(READY).with(self.group).with(self.floor).with(limit),
-            Ask::new(DUE_RETRIES).with(self.group).with(now.map(Time)).with(limit),
-        ]
+        Ask::new(READY).with(self.group).with(self.floor).with(limit).with(now.map(Time))
     }
 
-    fn take(&mut self, ready: &[Row], retries: &[Row]) -> PgResult<()> {
-        let mut found = Vec::with_capacity(ready.len() + retries.len());
-        for row in ready.iter().chain(retries) {
+    fn take(&mut self, rows: &[Row]) -> PgResult<()> {
+        let mut found = Vec::with_capacity(rows.len());
+        let mut ready = 0;
+        for row in rows {
             found.push((free_job_of(row, &self.name)?, row.try_get(26)?));
+            ready += usize::from(!row.try_get::<_, bool>(27)?);
         }
-        let best = found.first().filter(|_| ready.len() == self.limit);
+        let best = found.first().filter(|_| ready == self.limit);
         self.full_from = best.map(|(loaded, _): &(Loaded, String)| rank_of(loaded).0.0);
         found.sort_by_key(|(loaded, _)| rank_of(loaded));
         self.ready = found.into();

@@ -14,8 +14,8 @@ use windlass_kernel::{JobId, Op, Refusal, TenantId, Timestamp, ops::Enqueue};
 use super::{
     Failure, PgResult,
     load::{id_of, number, text_of, time_of},
+    log_rows::{Block, LogRows},
     pipeline::{Ask, run, run_one},
-    save::{Block, LogRows},
     types::{Time, Uuid},
 };
 use crate::{
@@ -255,11 +255,12 @@ pub(super) async fn count(client: &ClientWrapper) -> PgResult<usize> {
     Ok(usize::try_from(number(&rows[0], 0)?).unwrap_or(usize::MAX))
 }
 
-const IS_USED: &str = "SELECT EXISTS (SELECT 1 FROM inbox)";
+const LOOK: &str = "SELECT EXISTS (SELECT 1 FROM inbox), clock_timestamp()";
 
-/// Does anything wait?
-pub(super) async fn is_used(client: &ClientWrapper) -> PgResult<bool> {
-    Ok(run_one(client, Ask::new(IS_USED)).await?[0].try_get(0)?)
+/// Does anything wait, and what time is it?
+pub(super) async fn look(client: &ClientWrapper) -> PgResult<(bool, Timestamp)> {
+    let rows = run_one(client, Ask::new(LOOK)).await?;
+    Ok((rows[0].try_get(0)?, time_of(&rows[0], 1)?))
 }
 
 const IS_WAITING: &str = "SELECT EXISTS (SELECT 1 FROM inbox WHERE job_id = $1)";

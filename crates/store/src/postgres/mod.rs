@@ -4,11 +4,13 @@
 //! keeps them apart are row locks, unique keys, and rows that are written only if they are still the ones that
 //! were seen. Each call has a deadline. The clock that decides is the database's.
 
+mod at_once;
 mod check;
 mod claim;
 mod failure;
 mod inbox;
 mod load;
+mod log_rows;
 mod names;
 mod open;
 mod partitions;
@@ -18,8 +20,10 @@ mod presence;
 mod read;
 mod retention;
 mod save;
+mod server_time;
 mod thin;
 mod thread;
+mod transaction;
 mod types;
 mod wake;
 mod work;
@@ -81,6 +85,7 @@ pub struct Postgres {
 struct Inner {
     pool: Pool,
     clock: Option<Clock>,
+    time: server_time::ServerTime,
     deadline: Duration,
     names: Names,
     held: Mutex<Held>,

@@ -178,6 +178,7 @@ pub(super) async fn open(options: Options) -> Result<Inner, Error> {
     Ok(Inner {
         pool: Pool::new(&options, connector)?,
         clock: options.clock,
+        time: super::server_time::ServerTime::default(),
         deadline: options.deadline,
         names: super::Names::default(),
         held: std::sync::Mutex::default(),

@@ -24,6 +24,12 @@ impl Ask {
         Self { sql, params: Vec::new() }
     }
 
+    /// Another statement, which begins with the same values.
+    pub(super) fn instead(mut self, sql: &'static str) -> Self {
+        self.sql = sql;
+        self
+    }
+
     /// The next value of the statement.
     pub(super) fn with(mut self, value: impl ToSql + Sync + Send + 'static) -> Self {
         self.params.push(Box::new(value));

@@ -1,4 +1,4 @@
-//! Saves what a commit decided: rows, then the log, then its place in the feed.
+//! Saves the rows that a commit decided.
 //!
 //! Everything is put together here and sent at once, with the `COMMIT` behind it. A row is written only if it
 //! is still the one that was decided upon.
@@ -6,8 +6,9 @@
 use windlass_kernel::{Job, JobId, NewPayload, Timestamp};
 
 use super::{
-    PgResult,
+    Inner, PgResult,
     load::Place,
+    log_rows::{Block, write_log},
     names::{CommitGroups, Names},
     pipeline::Ask,
     types::{Time, Uuid, Xid, signed, signed_32},
@@ -17,125 +18,12 @@ use crate::{
     IdMap,
     commit::{Changes, Row},
     job_row::{TraceName, json, timer_at},
-    log,
-    packed::LeaseColumn,
+    packed::{History, LeaseColumn},
     row::{Options, Rest},
 };
 
 /// How many log ids stand in a job's row before the older ones move to their own table.
 const LOG_IDS_INLINE: usize = 16;
-
-/// The log rows of one commit, in the order they have in the feed.
-#[derive(Default)]
-pub(super) struct LogRows {
-    pub(super) seqs: Vec<i64>,
-    counts: Vec<i32>,
-    tenants: Vec<String>,
-    texts: Vec<String>,
-}
-
-impl LogRows {
-    /// Begins a row. Its number is the next of the block that the commit has.
-    pub(super) fn begin(&mut self, block: &mut Block) -> i64 {
-        let seq = block.next();
-        self.seqs.push(seq);
-        seq
-    }
-
-    /// Says what stands in the row that was begun.
-    pub(super) fn end(&mut self, tenant: &str, count: usize, text: String) {
-        self.counts.push(i32::try_from(count).expect("a batch is bounded"));
-        self.tenants.push(tenant.to_owned());
-        self.texts.push(text);
-    }
-}
-
-/// The numbers that a commit may give to its log rows.
-pub(super) struct Block {
-    next: i64,
-    end: i64,
-    /// Where further blocks begin.
-    more: Vec<i64>,
-}
-
-impl Block {
-    /// How many numbers each commit gets. It is the step of the sequence `log_seq`.
-    const SIZE: i64 = 1024;
-
-    pub(super) fn new(first: i64) -> Self {
-        Self { next: first, end: first + Self::SIZE, more: Vec::new() }
-    }
-
-    /// How many blocks it lacks to have so many numbers.
-    pub(super) fn lacks(&self, count: usize) -> i64 {
-        i64::try_from(count).unwrap_or(i64::MAX) / Self::SIZE
-    }
-
-    pub(super) fn add(&mut self, first: i64) {
-        self.more.push(first);
-    }
-
-    fn next(&mut self) -> i64 {
-        if self.next == self.end {
-            self.next = self.more.pop().expect("blocks are taken before they are needed");
-            self.end = self.next + Self::SIZE;
-        }
-        self.next += 1;
-        self.next - 1
-    }
-}
-
-/// One row for each tenant, with all its events. Each job learns where its events are.
-pub(super) fn write_log(
-    changes: &Changes,
-    rows: &mut IdMap<Row<Place>>,
-    block: &mut Block,
-    now: Timestamp,
-) -> LogRows {
-    let mut log_rows = LogRows::default();
-    for (tenant, events) in &changes.events {
-        let id = log_rows.begin(block);
-        let mut text = String::with_capacity(events.len() * 256);
-        for event in events {
-            text.push(if text.is_empty() { '[' } else { ',' });
-            let start = text.len();
-            log::encode(event, &mut text);
-            let row = rows.get_mut(&event.job_id).expect("an event is of a job of this commit");
-            let history = &mut row.place.history;
-            let chain = log::extend(history.chain(), now, &text[start..]);
-            history.add(&chain, u64::try_from(id).expect("numbers are positive"));
-        }
-        text.push(']');
-        log_rows.end(tenant.as_str(), events.len(), text);
-    }
-    log_rows
-}
-
-const FINISH: &str = "SELECT finish($1, $2, $3, $4, $5, $6, $7, $8, $9)";
-
-impl LogRows {
-    /// Appends the rows, and gives them their places in the feed. It is the last thing before the commit. What
-    /// claims were granted something is noted with it.
-    pub(super) fn finish(
-        self,
-        changes: &Changes,
-        claims: Vec<Uuid>,
-        lock: (i32, i32),
-        now: Timestamp,
-    ) -> Ask {
-        let made: Vec<Uuid> = changes.created.iter().map(|(id, _)| Uuid(id.as_u128())).collect();
-        Ask::new(FINISH)
-            .with(self.seqs)
-            .with(self.tenants)
-            .with(self.counts)
-            .with(self.texts)
-            .with(Time(now))
-            .with(claims)
-            .with(made)
-            .with(lock.0)
-            .with(lock.1)
-    }
-}
 
 /// The statements that save all rows of a commit.
 pub(super) async fn asks(
@@ -233,25 +121,46 @@ impl Moving {
     }
 }
 
-const INSERT: &str = "
-    INSERT INTO jobs (id, state, version, attempt, retry_count, epoch, updated_at, started_at,
-        next_retry_at, timer_at, lease_session, lease, dlq_id, rest, history, group_id,
-        tenant, rank, max_retries, created_at, task_id, idempotency_scope, idempotency_key,
-        payload_digest, trace_made, trace_id, options, payload)
-    SELECT v.id, v.state, v.version, v.attempt, v.retry_count, v.epoch, v.updated_at, v.started_at,
-        v.next_retry_at, v.timer_at, v.lease_session, v.lease, v.dlq_id, v.rest, v.history, v.group_id,
-        v.tenant, v.rank, v.max_retries, v.created_at, v.task_id, v.scope, v.key,
-        v.payload_digest, v.trace_made, v.trace_id, v.options,
-        coalesce(v.payload, (SELECT jobs.payload FROM jobs WHERE jobs.id = v.payload_of))
-    FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::int[], $5::int[], $6::bigint[],
-        $7::timestamptz[], $8::timestamptz[], $9::timestamptz[], $10::timestamptz[], $11::int[],
-        $12::bytea[], $13::uuid[], $14::text[], $15::bytea[], $16::int[],
-        $17::text[], $18::bigint[], $19::int[], $20::timestamptz[], $21::text[], $22::text[],
-        $23::text[], $24::bytea[], $25::uuid[], $26::text[], $27::text[], $28::text[], $29::uuid[])
-    AS v (id, state, version, attempt, retry_count, epoch, updated_at, started_at, next_retry_at,
-        timer_at, lease_session, lease, dlq_id, rest, history, group_id, tenant, rank, max_retries,
-        created_at, task_id, scope, key, payload_digest, trace_made, trace_id, options, payload,
-        payload_of)";
+/// New rows. The log row that speaks of each is known, or is counted from a number that the statement draws.
+macro_rules! insert {
+    ($from:literal, $history:literal) => {
+        concat!(
+            "INSERT INTO jobs (id, state, version, attempt, retry_count, epoch, updated_at, started_at,
+                next_retry_at, timer_at, lease_session, lease, dlq_id, rest, history, group_id,
+                tenant, rank, max_retries, created_at, task_id, idempotency_scope, idempotency_key,
+                payload_digest, trace_made, trace_id, options, payload)
+            SELECT v.id, v.state, v.version, v.attempt, v.retry_count, v.epoch, v.updated_at,
+                v.started_at, v.next_retry_at, v.timer_at, v.lease_session, v.lease, v.dlq_id, v.rest, ",
+            $history,
+            ", v.group_id, v.tenant, v.rank, v.max_retries, v.created_at, v.task_id, v.scope, v.key,
+                v.payload_digest, v.trace_made, v.trace_id, v.options,
+                coalesce(v.payload, (SELECT jobs.payload FROM jobs WHERE jobs.id = v.payload_of))
+            FROM ",
+            $from,
+            "unnest($1::uuid[], $2::text[], $3::bigint[], $4::int[], $5::int[], $6::bigint[],
+                $7::timestamptz[], $8::timestamptz[], $9::timestamptz[], $10::timestamptz[],
+                $11::int[], $12::bytea[], $13::uuid[], $14::text[], $15::bytea[], $16::int[],
+                $17::text[], $18::bigint[], $19::int[], $20::timestamptz[], $21::text[], $22::text[],
+                $23::text[], $24::bytea[], $25::uuid[], $26::text[], $27::text[], $28::text[],
+                $29::uuid[], $30::bigint[])
+            AS v (id, state, version, attempt, retry_count, epoch, updated_at, started_at,
+                next_retry_at, timer_at, lease_session, lease, dlq_id, rest, chain, group_id, tenant,
+                rank, max_retries, created_at, task_id, scope, key, payload_digest, trace_made,
+                trace_id, options, payload, payload_of, seq) "
+        )
+    };
+}
+
+const INSERT: &str = insert!("", "v.chain || int8send(v.seq)");
+
+/// All of a commit that only makes jobs.
+const INSERT_AT_ONCE: &str = concat!(
+    "WITH begun AS MATERIALIZED (SELECT begin_at_once($31, $32, $33) AS seq), made AS (",
+    insert!("begun, ", "v.chain || int8send(begun.seq + v.seq)"),
+    "RETURNING 1)
+     SELECT finish((SELECT count(*) FROM made), $34, (SELECT seq FROM begun),
+        $35, $36, $37, $38, $39, $40, $41, $42, $43), clock_timestamp()"
+);
 
 const INSERT_CHILDREN: &str =
     "INSERT INTO children (parent, id) SELECT * FROM unnest($1::uuid[], $2::uuid[])";
@@ -272,6 +181,7 @@ struct Fixed {
     options: Vec<Option<String>>,
     payloads: Vec<Option<String>>,
     payloads_of: Vec<Option<Uuid>>,
+    seqs: Vec<i64>,
 }
 
 impl Fixed {
@@ -311,6 +221,7 @@ impl Fixed {
             .with(self.options)
             .with(self.payloads)
             .with(self.payloads_of)
+            .with(self.seqs)
     }
 }
 
@@ -325,24 +236,60 @@ async fn insert_jobs(
     if changes.created.is_empty() {
         return Ok(());
     }
-    let (mut moving, mut fixed) = (Moving::default(), Fixed::default());
+    asks.push(insert(changes, rows, work, names, groups).await?);
     let (mut parents, mut children) = (Vec::new(), Vec::new());
+    for (id, _) in &changes.created {
+        if let Some(parent) = rows[id].job.spec.parent {
+            parents.push(Uuid(parent.as_u128()));
+            children.push(Uuid(id.as_u128()));
+        }
+    }
+    if !parents.is_empty() {
+        asks.push(Ask::new(INSERT_CHILDREN).with(parents).with(children));
+    }
+    Ok(())
+}
+
+async fn insert(
+    changes: &Changes,
+    rows: &mut IdMap<Row<Place>>,
+    work: &Work<'_>,
+    names: &Names,
+    groups: &mut CommitGroups,
+) -> PgResult<Ask> {
+    let (mut moving, mut fixed) = (Moving::default(), Fixed::default());
     for (id, payload) in &changes.created {
         let Row { job, place, .. } = rows.get_mut(id).expect("it was just created");
         let group = groups.of(work.client, names, job, place).await?;
         place.session = session_of(job, place, work);
         moving.add(job, place, group);
         fixed.add(job, source(payload, changes));
-        if let Some(parent) = job.spec.parent {
-            parents.push(Uuid(parent.as_u128()));
-            children.push(Uuid(id.as_u128()));
-        }
+        // All that this commit tells of it stands in one log row.
+        let history = moving.histories.last_mut().expect("it was just added");
+        history.truncate(History::CHAIN);
+        let seq = place.history.log_ids().next().expect("a job begins with an event");
+        fixed.seqs.push(signed(seq));
     }
-    asks.push(fixed.add_to(moving.ask(INSERT)));
-    if !parents.is_empty() {
-        asks.push(Ask::new(INSERT_CHILDREN).with(parents).with(children));
-    }
-    Ok(())
+    Ok(fixed.add_to(moving.ask(INSERT)))
+}
+
+/// All of a commit that only makes jobs, in one statement. Its log rows are numbered from 0; the server adds
+/// where they begin, and tells what time it is.
+pub(super) async fn at_once(
+    commit_id: u128,
+    changes: &Changes,
+    rows: &mut IdMap<Row<Place>>,
+    work: &Work<'_>,
+    store: &Inner,
+    groups: &mut CommitGroups,
+    now: Timestamp,
+) -> PgResult<Ask> {
+    let log = write_log(changes, rows, &mut Block::new(0), now);
+    let ask = insert(changes, rows, work, &store.names, groups).await?;
+    let wanted = i64::try_from(changes.created.len()).expect("a batch is bounded");
+    let ask = ask.instead(INSERT_AT_ONCE).with(Uuid(commit_id)).with(Time(now));
+    let ask = ask.with(store.clock.is_none()).with(wanted);
+    Ok(log.add_to(ask, changes, Vec::new(), store.feed_lock, now))
 }
 
 /// A payload, or the stored job that has the same. What this commit makes is not stored yet.
@@ -363,8 +310,9 @@ fn session_of(job: &Job, place: &Place, work: &Work<'_>) -> Option<i32> {
 }
 
 /// Each row is found by its id and is written if it is the one that was seen.
-const UPDATE: &str = "
-    WITH done AS (
+macro_rules! update {
+    () => {
+        "WITH done AS (
         UPDATE jobs SET state = v.state, version = v.version, attempt = v.attempt,
             retry_count = v.retry_count, epoch = v.epoch, updated_at = v.updated_at,
             started_at = v.started_at, next_retry_at = v.next_retry_at, timer_at = v.timer_at,
@@ -376,8 +324,16 @@ const UPDATE: &str = "
         AS v (id, state, version, attempt, retry_count, epoch, updated_at, started_at, next_retry_at,
             timer_at, lease_session, lease, dlq_id, rest, history, group_id, written_by)
         WHERE jobs.id = v.id AND jobs.xmin = v.written_by
-        RETURNING 1)
-    SELECT expect((SELECT count(*) FROM done), $18)";
+        RETURNING 1) "
+    };
+}
+
+const UPDATE: &str = concat!(update!(), "SELECT expect((SELECT count(*) FROM done), $18)");
+
+pub(super) const UPDATE_AND_FINISH: &str = concat!(
+    update!(),
+    "SELECT finish((SELECT count(*) FROM done), $18, 0, $19, $20, $21, $22, $23, $24, $25, $26, $27)"
+);
 
 const MOVE_LOG_IDS: &str =
     "INSERT INTO job_log (id, seq) SELECT * FROM unnest($1::uuid[], $2::bigint[])";

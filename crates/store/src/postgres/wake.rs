@@ -180,8 +180,11 @@ async fn look_after(inner: &Inner) {
                 let _ = inner.settle_in().await;
             }
         }
-        if let Ok(true) = inner.with_client(async |client| inbox::is_used(client).await).await {
-            let _ = inner.commit(&[]).await;
+        if let Ok((is_used, time)) = inner.with_client(async |it| inbox::look(it).await).await {
+            inner.time.hear(time);
+            if is_used {
+                let _ = inner.commit(&[]).await;
+            }
         }
         if looked.elapsed() >= LOOK {
             looked = Instant::now();

@@ -1,6 +1,7 @@
 //! What only PostgreSQL has: enqueues from SQL, TLS, servers that are refused, sessions that prove their death.
 #![expect(clippy::unwrap_used, reason = "in a test, what fails should fail here")]
 
+mod at_once;
 #[path = "../common/mod.rs"]
 mod common;
 mod constraints;

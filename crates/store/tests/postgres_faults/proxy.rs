@@ -1,10 +1,10 @@
 //! A way to the server that fails when it is told to.
 //!
-//! It reads along, so it knows which bytes are a `COMMIT`: those that bind the statement that was prepared
-//! with that text.
+//! It reads along, so it knows which bytes are a commit: those that bind the statement that was prepared as
+//! `COMMIT`, or one that is a whole commit by itself.
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     io::{self, Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
     sync::{
@@ -103,13 +103,19 @@ impl Shared {
     }
 }
 
+/// The answer to `COMMIT`.
+const COMMITTED: &[u8] = b"CCOMMIT";
+
+/// What follows the answer to a statement that stands alone, when it is committed.
+const READY: &[u8] = b"Z";
+
 /// What both directions of a connection know.
 #[derive(Default)]
 struct Told {
     /// No byte of the server reaches the client any more.
     is_silent: bool,
-    /// The connection ends when the server has committed.
-    ends_with_commit: bool,
+    /// The connection ends with this answer: the server has committed.
+    ends_with: Option<&'static [u8]>,
 }
 
 fn serve(client: &TcpStream, shared: &Arc<Shared>) {
@@ -148,21 +154,23 @@ fn to_server(
     client.read_exact(&mut length)?;
     server.write_all(&length)?;
     server.write_all(&rest(client, length)?)?;
-    let mut commits: HashSet<Vec<u8>> = HashSet::new();
+    let mut commits: HashMap<Vec<u8>, &'static [u8]> = HashMap::new();
     loop {
         let message = read_message(client)?;
         shared.pass(1);
         let mut parts = message[5..].split(|byte| *byte == 0);
         let (first, second) = (parts.next().unwrap_or(b""), parts.next().unwrap_or(b""));
         if message[0] == b'P' && second == b"COMMIT" {
-            commits.insert(first.to_vec());
+            commits.insert(first.to_vec(), COMMITTED);
+        } else if message[0] == b'P' && second.windows(15).any(|it| it == b"begin_at_once($") {
+            commits.insert(first.to_vec(), READY);
         }
-        let is_commit = message[0] == b'B' && commits.contains(second);
-        let fault = if is_commit { shared.next.lock().unwrap().take() } else { None };
+        let commit = commits.get(second).filter(|_| message[0] == b'B').copied();
+        let fault = if commit.is_some() { shared.next.lock().unwrap().take() } else { None };
         match fault {
             None => {}
             Some(Fault::Swallow) => {
-                *told.lock().unwrap() = Told { is_silent: true, ends_with_commit: true };
+                *told.lock().unwrap() = Told { is_silent: true, ends_with: commit };
             }
             Some(Fault::Freeze) => {
                 *shared.left.lock().unwrap() = 0;
@@ -198,7 +206,8 @@ fn back_to_client(
         let message = read_message(server)?;
         shared.pass(0);
         let told = told.lock().unwrap();
-        if told.ends_with_commit && message[0] == b'C' && message[5..].starts_with(b"COMMIT") {
+        let kind_and_text = [&message[..1], &message[5..]].concat();
+        if told.ends_with.is_some_and(|end| kind_and_text.starts_with(end)) {
             shared.done.fetch_add(1, Ordering::SeqCst);
             return Ok(());
         }

@@ -1,0 +1,99 @@
+//! A commit that only makes jobs: one statement, which is one trip and one message each way.
+//!
+//! It needs to know nothing that is stored. That an id is new, inserting it tells; that nothing waits in the inbox,
+//! the statement looks; and what time it is, this process knows from the last answer that it got. If any of this
+//! is not so, nothing is written, and the commit is tried again in two trips.
+
+use deadpool_postgres::ClientWrapper;
+use windlass_kernel::{Op, Timestamp};
+
+use super::{
+    Failure, PgResult,
+    load::{fresh_ids, time_of},
+    log_rows::Block,
+    names::CommitGroups,
+    pipeline::{Ask, run_one},
+    save,
+    transaction::{Tried, Try, apply},
+    work::Work,
+};
+use crate::{
+    Replies, Write,
+    commit::{Changes, Needs},
+};
+
+impl Try<'_> {
+    /// The time, if these writes only make jobs and can be tried at once.
+    pub(super) fn time_to_make_at_once(&self, writes: &[Write]) -> Option<Timestamp> {
+        let is_enqueue = |write: &Write| matches!(write, Write::Op { op: Op::Enqueue(_), .. });
+        if !self.trusts || writes.is_empty() || !writes.iter().all(is_enqueue) {
+            return None;
+        }
+        let (needs, fresh) = (Needs::of(writes), fresh_ids(writes));
+        let are_new = needs.jobs.iter().all(|id| fresh.contains(id));
+        if !are_new || !needs.keys.is_empty() || !needs.tasks.is_empty() {
+            return None;
+        }
+        match &self.store.clock {
+            Some(clock) => Some(clock()),
+            None => self.store.time.now(),
+        }
+    }
+
+    /// Makes the jobs. If anything is refused, nothing is written: it has to be looked at.
+    pub(super) async fn make_at_once(
+        &mut self,
+        client: &ClientWrapper,
+        writes: &[Write],
+        now: Timestamp,
+    ) -> PgResult<Tried> {
+        let store = self.store;
+        let mut work = Work::new(client, writes.len());
+        let mut replies = Replies::with_capacity(writes.len());
+        for write in writes {
+            let Write::Op { tenant, op } = write else { return Ok(Tried::LookFirst) };
+            match write.check().and_then(|()| apply(tenant, op, &mut work, now)) {
+                Ok(reply) => replies.push(Ok(reply)),
+                Err(_) => return Ok(Tried::LookFirst),
+            }
+        }
+        let (changes, mut rows) = std::mem::take(&mut work.set).finish();
+        if !only_makes_jobs(&changes) {
+            return Ok(Tried::LookFirst);
+        }
+        let mut groups = CommitGroups::default();
+        let ask =
+            save::at_once(self.commit_id, &changes, &mut rows, &work, store, &mut groups, now);
+        let ask = ask.await?;
+        self.unanswered = Some(replies);
+        let answer = self.send(client, ask).await?;
+        store.time.hear(answer);
+        groups.keep(&store.names);
+        self.tell_of_ready(&changes, &rows);
+        Ok(Tried::Done(self.unanswered.take().expect("it was put there")))
+    }
+
+    async fn send(&mut self, client: &ClientWrapper, ask: Ask) -> PgResult<Timestamp> {
+        match run_one(client, ask).await.map_err(Failure::from) {
+            Ok(rows) => time_of(&rows[0], 1),
+            Err(error) => {
+                self.unanswered.take_if(|_| !error.is_unknown());
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Is there nothing to save but new jobs and their events, and are there numbers for all log rows?
+fn only_makes_jobs(changes: &Changes) -> bool {
+    let Changes { created, updated, events, outputs, letters, approvals, tasks, follow_ups } =
+        changes;
+    !created.is_empty()
+        && updated.is_empty()
+        && Block::new(0).lacks(events.len()) == 0
+        && outputs.is_empty()
+        && letters.is_empty()
+        && approvals.is_empty()
+        && tasks.is_empty()
+        && follow_ups.is_empty()
+}

@@ -1,0 +1,146 @@
+//! The log rows of a commit, their numbers, and the end of the commit, which gives them their places in the feed.
+
+use windlass_kernel::Timestamp;
+
+use super::{
+    load::Place,
+    pipeline::Ask,
+    save::UPDATE_AND_FINISH,
+    types::{Time, Uuid},
+};
+use crate::{
+    IdMap,
+    commit::{Changes, Row},
+    log,
+};
+
+/// The log rows of one commit, in the order they have in the feed.
+#[derive(Default)]
+pub(super) struct LogRows {
+    pub(super) seqs: Vec<i64>,
+    counts: Vec<i32>,
+    tenants: Vec<String>,
+    texts: Vec<String>,
+}
+
+impl LogRows {
+    /// Begins a row. Its number is the next of the block that the commit has.
+    pub(super) fn begin(&mut self, block: &mut Block) -> i64 {
+        let seq = block.next();
+        self.seqs.push(seq);
+        seq
+    }
+
+    /// Says what stands in the row that was begun.
+    pub(super) fn end(&mut self, tenant: &str, count: usize, text: String) {
+        self.counts.push(i32::try_from(count).expect("a batch is bounded"));
+        self.tenants.push(tenant.to_owned());
+        self.texts.push(text);
+    }
+}
+
+/// The numbers that a commit may give to its log rows.
+pub(super) struct Block {
+    next: i64,
+    end: i64,
+    /// Where further blocks begin.
+    more: Vec<i64>,
+}
+
+impl Block {
+    /// How many numbers each commit gets. It is the step of the sequence `log_seq`.
+    const SIZE: i64 = 1024;
+
+    pub(super) fn new(first: i64) -> Self {
+        Self { next: first, end: first + Self::SIZE, more: Vec::new() }
+    }
+
+    /// How many blocks it lacks to have so many numbers.
+    pub(super) fn lacks(&self, count: usize) -> i64 {
+        i64::try_from(count).unwrap_or(i64::MAX) / Self::SIZE
+    }
+
+    pub(super) fn add(&mut self, first: i64) {
+        self.more.push(first);
+    }
+
+    fn next(&mut self) -> i64 {
+        if self.next == self.end {
+            self.next = self.more.pop().expect("blocks are taken before they are needed");
+            self.end = self.next + Self::SIZE;
+        }
+        self.next += 1;
+        self.next - 1
+    }
+}
+
+/// One row for each tenant, with all its events. Each job learns where its events are.
+pub(super) fn write_log(
+    changes: &Changes,
+    rows: &mut IdMap<Row<Place>>,
+    block: &mut Block,
+    now: Timestamp,
+) -> LogRows {
+    let mut log_rows = LogRows::default();
+    for (tenant, events) in &changes.events {
+        let id = log_rows.begin(block);
+        let mut text = String::with_capacity(events.len() * 256);
+        for event in events {
+            text.push(if text.is_empty() { '[' } else { ',' });
+            let start = text.len();
+            log::encode(event, &mut text);
+            let row = rows.get_mut(&event.job_id).expect("an event is of a job of this commit");
+            let history = &mut row.place.history;
+            let chain = log::extend(history.chain(), now, &text[start..]);
+            history.add(&chain, u64::try_from(id).expect("numbers are positive"));
+        }
+        text.push(']');
+        log_rows.end(tenant.as_str(), events.len(), text);
+    }
+    log_rows
+}
+
+const FINISH: &str = "SELECT finish(0, 0, 0, $1, $2, $3, $4, $5, $6, $7, $8, $9)";
+
+impl LogRows {
+    /// Appends the rows, and gives them their places in the feed. It is the last thing before the commit. What
+    /// claims were granted something is noted with it.
+    pub(super) fn finish(
+        self,
+        asks: &mut Vec<Ask>,
+        changes: &Changes,
+        claims: Vec<Uuid>,
+        lock: (i32, i32),
+        now: Timestamp,
+    ) {
+        // Most commits of a worker write rows of jobs and nothing else: they do both in one statement.
+        let is_update =
+            asks.len() == 1 && changes.created.is_empty() && !changes.updated.is_empty();
+        let ask = match asks.pop_if(|_| is_update) {
+            Some(update) => update.instead(UPDATE_AND_FINISH),
+            None => Ask::new(FINISH),
+        };
+        asks.push(self.add_to(ask, changes, claims, lock, now));
+    }
+
+    /// Adds its values to a statement that ends with a call of `finish`.
+    pub(super) fn add_to(
+        self,
+        ask: Ask,
+        changes: &Changes,
+        claims: Vec<Uuid>,
+        lock: (i32, i32),
+        now: Timestamp,
+    ) -> Ask {
+        let made: Vec<Uuid> = changes.created.iter().map(|(id, _)| Uuid(id.as_u128())).collect();
+        ask.with(self.seqs)
+            .with(self.tenants)
+            .with(self.counts)
+            .with(self.texts)
+            .with(Time(now))
+            .with(claims)
+            .with(made)
+            .with(lock.0)
+            .with(lock.1)
+    }
+}

@@ -13,11 +13,13 @@ check: ## formatting and lints, warnings as errors
 
 test: check ## everything that CI runs
 	scripts/postgres
+	scripts/network
 	$(CARGO) test --workspace --locked
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 
 test-deep: ## what takes longer: many more random histories
 	scripts/postgres
+	scripts/network
 	PROPTEST_CASES=20000 WINDLASS_DEEP=1 $(CARGO) test --workspace --locked --release
 
 bless: ## write the generated documents and the schema anew

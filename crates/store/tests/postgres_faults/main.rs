@@ -17,6 +17,7 @@ mod load;
 mod locks;
 mod migrations;
 mod nodes;
+mod partitions;
 mod proxy;
 mod restart;
 mod restored;

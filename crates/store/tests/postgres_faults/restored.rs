@@ -72,7 +72,7 @@ fn compare(home: &SchemaHome, restored: impl FnOnce(&[u8]) -> Options) {
 
 #[test]
 fn a_dump_in_another_cluster_is_a_new_incarnation() {
-    let other = Cluster::start(&postgres::Options { fsync: false, settings: Vec::new() });
+    let other = Cluster::start(&postgres::Options { fsync: false, ..postgres::Options::default() });
     let home = SchemaHome::new();
     compare(&home, |dump| {
         restore(&other, dump);

@@ -18,6 +18,7 @@ mod presence;
 mod read;
 mod retention;
 mod save;
+mod schema;
 mod thin;
 mod thread;
 mod types;

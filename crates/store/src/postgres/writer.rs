@@ -189,6 +189,9 @@ impl Inner {
                 Ok(Tried::WasDone) => match self.confirm().await {
                     Ok(()) => {
                         let lost = lost.expect("only a commit of ours has this id");
+                        // What it made ready is no longer known, and others may wait for it.
+                        self.names.forget_floors();
+                        self.wake.tell();
                         return Ok(Some(lost.replies));
                     }
                     Err(error) => error,

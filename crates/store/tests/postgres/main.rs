@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod constraints;
+mod inbox;
 mod nodes;
 mod open;
 mod presence;

@@ -116,6 +116,17 @@ impl Cluster {
         self.port
     }
 
+    /// The folder of its programs.
+    pub fn bin(&self) -> &Path {
+        &self.bin
+    }
+
+    /// A client of PostgreSQL: the one beside the server, or the one that is installed.
+    pub fn client(&self, name: &str) -> Command {
+        let beside = self.bin.join(name);
+        Command::new(if beside.exists() { beside } else { name.into() })
+    }
+
     /// The folder of its Unix socket.
     pub fn socket_dir(&self) -> &Path {
         &self.folder
@@ -160,7 +171,7 @@ impl Cluster {
     /// # Errors
     /// If a statement fails, or if the server does not answer.
     pub fn try_psql(&self, sql: &str) -> Result<String, String> {
-        let mut psql = Command::new(self.bin.join("psql"));
+        let mut psql = self.client("psql");
         psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql, "-d"]);
         let output = psql.arg(self.connection_string("postgres")).output();
         let output = output.map_err(|error| format!("psql cannot be run: {error}"))?;

@@ -38,11 +38,12 @@ fn home_behind(proxy: &Proxy) -> (SchemaHome, windlass_store::postgres::Options)
     (home, options)
 }
 
-const FAULTS: [Fault; 4] = [
+const FAULTS: [Fault; 5] = [
     Fault::Swallow,
     Fault::Drop,
     Fault::Late(Duration::from_millis(20)),
     Fault::Late(Duration::from_millis(300)),
+    Fault::Unnoticed(Duration::from_millis(300)),
 ];
 
 /// One store whose commits are cut, each in its turn.

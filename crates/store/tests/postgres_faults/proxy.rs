@@ -26,6 +26,9 @@ pub(crate) enum Fault {
     Drop,
     /// The client's connection ends at once, and the server sees it only after a while.
     Late(Duration),
+    /// The server never sees it, and sees only after a while that the connection has ended: until then, all that
+    /// the transaction has locked stays locked.
+    Unnoticed(Duration),
     /// It does not get through, and from then on nothing does, in either direction, until all thaws.
     Freeze,
 }
@@ -197,6 +200,12 @@ fn to_server(
             }
             Some(Fault::Drop) => {
                 shared.done.fetch_add(1, Ordering::SeqCst);
+                return Ok(());
+            }
+            Some(Fault::Unnoticed(time)) => {
+                shared.done.fetch_add(1, Ordering::SeqCst);
+                client.shutdown(Shutdown::Both)?;
+                thread::sleep(time);
                 return Ok(());
             }
             Some(Fault::Late(time)) => {

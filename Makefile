@@ -22,7 +22,9 @@ test: check ## everything that CI runs
 test-deep: ## what takes longer: many more random histories
 	scripts/postgres
 	scripts/network
-	PROPTEST_CASES=20000 WINDLASS_DEEP=1 $(CARGO) test --workspace --locked --release
+	previous=$$(CARGO=$(CARGO) scripts/previous-version) && \
+		WINDLASS_PREVIOUS=$$previous PROPTEST_CASES=20000 WINDLASS_DEEP=1 \
+		$(CARGO) test --workspace --locked --release
 	$(MAKE) test-second-postgres
 
 test-second-postgres: ## the store on other majors of PostgreSQL than the installed one

@@ -2,8 +2,8 @@
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
-    process::Stdio,
-    thread,
+    process::{Child, Command, Stdio},
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
@@ -52,35 +52,60 @@ fn goes_on(home: &SchemaHome, kill: u128) {
 /// Runs the process until some time after its first acknowledgement, kills it, and notes all that it
 /// acknowledged.
 fn killed_after(time: Duration, home: &SchemaHome, number: u128, ledger: &mut Ledger) {
-    let mut command = child("crash::child_works_without_end", home.address().as_ref());
-    command.env("WINDLASS_TEST_NUMBER", number.to_string());
-    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-    let out = BufReader::new(child.stdout.take().unwrap());
-    let (first, begun) = std::sync::mpsc::channel();
-    let reader = thread::spawn(move || {
-        let mut told = Vec::new();
-        for line in out.split(b'\n').map_while(Result::ok) {
-            let line = String::from_utf8_lossy(&line).into_owned();
-            // The last line may be cut off by the kill: then it was not acknowledged.
-            let Some(said) = line.strip_prefix("ack ").and_then(|it| it.strip_suffix('.')) else {
-                continue;
-            };
-            told.push(said.split(' ').map(str::to_owned).collect::<Vec<_>>());
-            let _ = first.send(());
-        }
-        told
-    });
-    begun.recv_timeout(Duration::from_secs(30)).expect("the process acknowledges something");
+    let works = Works::start(child(WORKS, home.address().as_ref()), number);
     thread::sleep(time);
-    child.kill().unwrap();
-    child.wait().unwrap();
-    for said in reader.join().unwrap() {
-        let (id, epoch) = (said[1].parse().unwrap(), said[2].parse().unwrap());
-        match &*said[0] {
-            "made" => drop(ledger.made.insert(id)),
-            "held" => drop(ledger.granted.insert((id, epoch), number)),
-            _ => {
-                ledger.settled.insert((id, epoch), State::parse(&said[0]).unwrap());
+    works.kill(ledger);
+}
+
+/// The test that is a process which works without end.
+pub(crate) const WORKS: &str = "crash::child_works_without_end";
+
+/// A process that works until it is killed, and what it was told so far.
+pub(crate) struct Works {
+    child: Child,
+    reader: JoinHandle<Vec<Vec<String>>>,
+    number: u128,
+}
+
+impl Works {
+    /// Starts it, and waits until something is acknowledged. No two have the same number.
+    pub(crate) fn start(mut command: Command, number: u128) -> Self {
+        command.env("WINDLASS_TEST_NUMBER", number.to_string());
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let (first, begun) = std::sync::mpsc::channel();
+        let reader = thread::spawn(move || {
+            let mut told = Vec::new();
+            for line in out.split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line).into_owned();
+                // The last line may be cut off by the kill: then it was not acknowledged.
+                let said = line.strip_prefix("ack ").and_then(|it| it.strip_suffix('.'));
+                let Some(said) = said else { continue };
+                told.push(said.split(' ').map(str::to_owned).collect::<Vec<_>>());
+                let _ = first.send(());
+            }
+            told
+        });
+        begun.recv_timeout(Duration::from_secs(30)).expect("the process acknowledges something");
+        Self { child, reader, number }
+    }
+
+    /// Kills it, and notes all that it acknowledged.
+    pub(crate) fn kill(mut self, ledger: &mut Ledger) {
+        assert!(self.child.try_wait().unwrap().is_none(), "process {} gave up", self.number);
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        for said in self.reader.join().unwrap() {
+            let (id, epoch) = (said[1].parse().unwrap(), said[2].parse().unwrap());
+            match &*said[0] {
+                "made" => drop(ledger.made.insert(id)),
+                "held" => {
+                    let other = ledger.granted.insert((id, epoch), self.number);
+                    assert_eq!(other, None, "job {id:x} was granted twice under epoch {epoch}");
+                }
+                _ => {
+                    ledger.settled.insert((id, epoch), State::parse(&said[0]).unwrap());
+                }
             }
         }
     }

@@ -22,6 +22,7 @@ mod proxy;
 mod restart;
 mod restored;
 mod standby;
+mod versions;
 
 /// So many, or so many with `WINDLASS_DEEP`.
 fn count(usual: u64, deep: u64) -> u64 {

@@ -4,7 +4,7 @@ use std::{
     io::{BufRead as _, BufReader, Write as _},
     process::{Child, Command, Stdio},
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use windlass_kernel::{JobId, State};
@@ -57,9 +57,28 @@ fn goes_on(home: &SchemaHome, kill: u128) {
 /// Runs the process until some time after its first acknowledgement, kills it, and notes all that it
 /// acknowledged.
 fn killed_after(time: Duration, home: &SchemaHome, number: u128, ledger: &mut Ledger) {
-    let works = Works::start(child(WORKS, home.address().as_ref()), number);
+    let works = Works::start(child(WORKS, address_of(home).as_ref()), number);
     thread::sleep(time);
     works.kill(ledger);
+    wait_for_the_server(home);
+}
+
+/// The address of a home for a process that works, whose connections can be told from those of others.
+pub(crate) fn address_of(home: &SchemaHome) -> String {
+    let address = home.address();
+    let (server, schema) = address.split_once('|').unwrap();
+    format!("{server} application_name=works_in_{schema}|{schema}")
+}
+
+/// The server still does what a process has sent before it was killed. When its connections are gone, all is done.
+pub(crate) fn wait_for_the_server(home: &SchemaHome) {
+    let (shell, begun) = (home.sql(), Instant::now());
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1";
+    let name = format!("works_in_{}", home.options.schema);
+    while shell.query(sql, &[&name])[0].get::<_, i64>(0) > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(30), "the server does not notice");
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// The test that is a process which works without end.

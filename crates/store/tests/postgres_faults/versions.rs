@@ -7,7 +7,7 @@ use std::{env, ffi::OsString, process::Command, thread, time::Duration};
 
 use crate::{
     common::{postgres::SchemaHome, *},
-    crash::{WORKS, Works},
+    crash::{WORKS, Works, address_of, wait_for_the_server},
     judge::{judge, number_of},
     load::Ledger,
 };
@@ -51,6 +51,7 @@ fn an_earlier_version_and_this_one_serve_one_store() {
         works.kill(&mut ledger);
         assert!(ledger.settled.len() > before + 20, "a version did too little");
     }
+    wait_for_the_server(&home);
     let stored = home.sql().query("SELECT id::text FROM jobs", &[]);
     ledger.asked.extend(stored.iter().map(|row| number_of(row.get(0))));
     let jobs = judge(&home, &ledger);
@@ -67,7 +68,7 @@ fn an_earlier_version_and_this_one_serve_one_store() {
 
 /// A process of this version, or of the one whose program is given.
 fn works(program: Option<&OsString>, home: &SchemaHome) -> Command {
-    let ours = child(WORKS, home.address().as_ref());
+    let ours = child(WORKS, address_of(home).as_ref());
     let Some(program) = program else { return ours };
     let mut command = Command::new(program);
     command.args(ours.get_args());

@@ -1,8 +1,10 @@
 # Windlass: what a developer does here. Bare `make` lists it.
 .DEFAULT_GOAL := help
 CARGO ?= cargo
+# The oldest major that we support, and the newest that is released.
+POSTGRES ?= 13.23.0-beta.16 18.4.0-beta.17
 
-.PHONY: help check test test-deep bless bench docs clean
+.PHONY: help check test test-deep test-second-postgres bless bench docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -13,12 +15,22 @@ check: ## formatting and lints, warnings as errors
 
 test: check ## everything that CI runs
 	scripts/postgres
+	scripts/network
 	$(CARGO) test --workspace --locked
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 
 test-deep: ## what takes longer: many more random histories
 	scripts/postgres
-	PROPTEST_CASES=20000 WINDLASS_DEEP=1 $(CARGO) test --workspace --locked --release
+	scripts/network
+	previous=$$(CARGO=$(CARGO) scripts/previous-version) && \
+		WINDLASS_PREVIOUS=$$previous PROPTEST_CASES=20000 WINDLASS_DEEP=1 \
+		$(CARGO) test --workspace --locked --release
+	$(MAKE) test-second-postgres
+
+test-second-postgres: ## the store on other majors of PostgreSQL than the installed one
+	scripts/postgres
+	scripts/network
+	CARGO=$(CARGO) scripts/second-postgres $(POSTGRES)
 
 bless: ## write the generated documents and the schema anew
 	WINDLASS_BLESS=1 $(CARGO) test --locked -p windlass-server --test docs

@@ -31,7 +31,10 @@ pub enum Error {
         owner: Owner,
     },
     /// The database was made by a newer version. Use that version.
-    #[error("the database is newer than this program: it has migration {found}, we know {known}")]
+    #[error(
+        "the database is newer than this program: it has migration {found}, we know {known}; \
+         start the version that made it, or a later one"
+    )]
     Newer {
         /// The newest migration in the database.
         found: u32,

@@ -17,6 +17,12 @@ use windlass_kernel::{
 
 use crate::{Reply, read::InboxOutcome};
 
+/// How many rows of the inbox one transaction promotes.
+pub(crate) const ROWS_MAX: usize = 500;
+
+/// One transaction takes no further row once it has this much, whatever stands in the rows.
+pub(crate) const BYTES_MAX: usize = 4 * 1024 * 1024;
+
 /// An enqueue without what has a column of its own: job id, tenant and payload.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

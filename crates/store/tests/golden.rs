@@ -1,18 +1,21 @@
 //! Databases of earlier versions: each is kept as it was, and is read and finished by this one.
 //!
 //! `make bless` writes a database for the newest schema if there is none yet. One that is there is never
-//! written again: it is what users have.
+//! written again: it is what users have. Of PostgreSQL it is a dump.
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod common;
 
 use std::{
     env, fs,
+    io::Write as _,
     path::{Path, PathBuf},
+    process::Stdio,
+    sync::Arc,
     time::Duration,
 };
 
-use common::*;
+use common::{postgres::SchemaHome, *};
 use windlass_kernel::{
     By, DlqId, IdempotencyKey, IdempotencyScope, Jitter, JobId, RetryPolicy, State, Tag, TaskId,
     Timestamp, TraceId,
@@ -23,13 +26,23 @@ use windlass_kernel::{
         PromoteWhen, Release, WaitFor, Wake, WakeBy,
     },
 };
-use windlass_store::{Write, read::InboxOutcome, sqlite};
+use windlass_store::{Write, read::InboxOutcome};
+use windlass_testkit::postgres::Cluster;
 
-/// The newest migration.
+/// The newest migration of each database.
 const NEWEST: u32 = 1;
+const NEWEST_POSTGRES: u32 = 1;
 
-fn golden(version: u32) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/v{version}.db"))
+fn golden(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+}
+
+fn file_of(version: u32) -> PathBuf {
+    golden(&format!("v{version}.db"))
+}
+
+fn dump_of(version: u32) -> PathBuf {
+    golden(&format!("v{version}.postgres.sql"))
 }
 
 /// The mark beside a database. Without it, a database counts as a copy, and its leases are over.
@@ -54,13 +67,13 @@ const JOBS: [(u128, State); 12] = [
     (12, State::Queued),
 ];
 
-/// Makes the database of the newest schema, if it is to be made.
+/// Makes the file of the newest schema, if it is to be made.
 fn bless() {
-    let path = golden(NEWEST);
+    let path = file_of(NEWEST);
     if env::var_os("WINDLASS_BLESS").is_some() && !path.exists() {
         let folder = tempfile::tempdir().unwrap();
         let made = folder.path().join("windlass.db");
-        make(&made);
+        make(Backend::Sqlite.home_at(made.to_str().unwrap()));
         fs::copy(&made, &path).unwrap();
         fs::copy(mark_of(&made), mark_of(&path)).unwrap();
     }
@@ -68,9 +81,50 @@ fn bless() {
     assert_eq!(version, Ok(NEWEST), "NEWEST is not the newest");
 }
 
+/// Where a dump was made and is restored.
+const SCHEMA: &str = "golden";
+
+fn schema_home() -> Arc<SchemaHome> {
+    let server = Cluster::shared().connection_string("postgres");
+    Arc::new(SchemaHome::at(&format!("{server}|{SCHEMA}")))
+}
+
+/// Makes the dump of the newest schema, if it is to be made.
+fn bless_dump() {
+    let cluster = Cluster::shared();
+    make(schema_home());
+    let newest = cluster.psql("SELECT value FROM golden.meta WHERE name = 'schema'");
+    assert_eq!(newest, NEWEST_POSTGRES.to_string(), "NEWEST_POSTGRES is not the newest");
+    let path = dump_of(NEWEST_POSTGRES);
+    if env::var_os("WINDLASS_BLESS").is_some() && !path.exists() {
+        let mut dump = cluster.client("pg_dump");
+        dump.args(["--schema", SCHEMA, "--no-owner", "-d"]);
+        let made = dump.arg(cluster.connection_string("postgres")).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let text = String::from_utf8(made.stdout).unwrap();
+        // What only some versions of the client understand, and notes.
+        let is_kept = |line: &&str| !line.starts_with('\\') || *line == "\\.";
+        let is_kept = |line: &&str| is_kept(line) && !line.starts_with("--") && !line.is_empty();
+        let lines = text.lines().filter(is_kept);
+        fs::write(path, lines.map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    }
+    cluster.psql("DROP SCHEMA golden CASCADE");
+}
+
+fn restore(dump: &Path) {
+    let text = fs::read(dump).expect("it is there; else run `make bless`");
+    assert!(text.len() < 200 * 1024, "it is too large to keep");
+    let mut psql = Cluster::shared().client("psql");
+    psql.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d"]);
+    psql.arg(Cluster::shared().connection_string("postgres"));
+    let mut psql = psql.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    psql.stdin.take().unwrap().write_all(&text).unwrap();
+    assert!(psql.wait().unwrap().success(), "{} cannot be restored", dump.display());
+}
+
 /// One job in each state that a job can be left in, and what users left in the inbox.
-fn make(path: &Path) {
-    let test = FileStore::open(path).unwrap();
+fn make(home: Arc<dyn Home>) {
+    let test = TestStore::open(home).unwrap();
     test.pass(Duration::from_secs(1));
     let queued = NewJob {
         priority: Priority(500),
@@ -109,19 +163,17 @@ fn make(path: &Path) {
     let mut slow = wanted("w2", 2, 1);
     slow.start = false;
     test.write(Write::Claim(slow)).unwrap();
-    put(path, 13, NewJob { payload: payload("[ 13 ]"), ..with_order_key() });
+    put(&*test.home, 13, NewJob { payload: payload("[ 13 ]"), ..with_order_key() });
     assert_eq!(test.wait(test.store.inbox_result(id(13))).unwrap().existing, Some(id(1)));
-    drop(test);
-    put(path, 12, with_everything());
+    put(&*test.close(), 12, with_everything());
 }
 
 /// Enqueues in a transaction of a user.
-fn put(path: &Path, number: u128, new: NewJob) {
-    let mut user = rusqlite::Connection::open(path).unwrap();
-    let transaction = user.transaction().unwrap();
-    let op = enqueue(number, new);
-    sqlite::enqueue_in(&transaction, &op, Timestamp::from_micros(START + 2_000_000)).unwrap();
-    transaction.commit().unwrap();
+fn put(home: &dyn Home, number: u128, new: NewJob) {
+    let mut user = home.user();
+    user.begin();
+    user.put(&enqueue(number, new), Timestamp::from_micros(START + 2_000_000)).unwrap();
+    user.sql("COMMIT");
 }
 
 fn with_order_key() -> NewJob {
@@ -157,7 +209,7 @@ fn with_everything() -> NewJob {
     }
 }
 
-fn expire(test: &FileStore, job_id: JobId, what: Expiry) {
+fn expire(test: &TestStore, job_id: JobId, what: Expiry) {
     let (version, jitter) = (test.job(job_id).version, Jitter::NONE);
     test.op(Expire { job_id, version, what, jitter }).unwrap();
 }
@@ -173,21 +225,43 @@ fn every_golden_database_is_read_and_finished() {
     for version in 1..=NEWEST {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("windlass.db");
-        let size = fs::copy(golden(version), &path).expect("it is there; else run `make bless`");
-        fs::copy(mark_of(&golden(version)), mark_of(&path)).unwrap();
+        let size = fs::copy(file_of(version), &path).expect("it is there; else run `make bless`");
+        fs::copy(mark_of(&file_of(version)), mark_of(&path)).unwrap();
         assert!(size < 200 * 1024, "it is too large to keep");
         let test = FileStore::open(&path).unwrap();
-        check_read(&test);
+        check_read(&test, |state| state);
         finish(&test);
+        let report = test.home.check();
+        assert!(report.is_clean(), "{report}");
+    }
+}
+
+/// A dump is restored on another server, and there all leases are over.
+#[test]
+fn every_golden_dump_is_read_and_finished() {
+    bless_dump();
+    for version in 1..=NEWEST_POSTGRES {
+        restore(&dump_of(version));
+        let test = TestStore::open(schema_home()).unwrap();
+        check_read(&test, |state| match state {
+            State::Running => State::Interrupted,
+            State::Dispatched => State::Queued,
+            other => other,
+        });
+        finish(&test);
+        let report = test.home.check();
+        assert!(report.is_clean(), "{report}");
+        drop(test);
+        Cluster::shared().psql("DROP SCHEMA golden CASCADE");
     }
 }
 
 /// Everything in it can be read, and says what it said.
-fn check_read(test: &FileStore) {
+fn check_read(test: &TestStore, left_in: impl Fn(State) -> State) {
     for (number, state) in JOBS {
         let id = JobId::from_u128(number);
         let job = test.job(id);
-        assert_eq!(job.state, state, "job {number}");
+        assert_eq!(job.state, left_in(state), "job {number}");
         let events = test.wait(test.store.events(id));
         assert_eq!(events.len() as u64, job.version, "job {number}");
         let folded = windlass_kernel::fold(&events).unwrap();
@@ -217,7 +291,7 @@ fn check_read(test: &FileStore) {
 }
 
 /// Every job that is not at an end can be brought to one.
-fn finish(test: &FileStore) {
+fn finish(test: &TestStore) {
     let id = JobId::from_u128;
     test.pass(Duration::from_secs(7200));
     let job = test.job(id(2));
@@ -227,7 +301,9 @@ fn finish(test: &FileStore) {
     let by = WakeBy::Signal { key, payload: None, by: person("ann") };
     test.op(Wake { job_id: id(7), by }).unwrap();
     for number in [3, 10] {
-        expire(test, id(number), Expiry::Lease);
+        if test.job(id(number)).lease.is_some() {
+            expire(test, id(number), Expiry::Lease);
+        }
     }
     let granted = test.claim("w3", 3, 100);
     let mut ids: Vec<JobId> = granted.iter().map(|it| it.job.id).collect();

@@ -7,6 +7,10 @@ mod common;
 mod faults;
 
 use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -110,4 +114,35 @@ fn the_view_of_events_shows_what_became_of_an_enqueue() {
     let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
     let seen: (String, String) = test.sql().query_row(sql, [number], row).unwrap();
     assert_eq!(seen, ("inbox_conflict".to_owned(), JobId::from_u128(3).to_string()));
+}
+
+/// Rows that cannot be read are as heavy as others: somebody may have put anything there.
+#[test]
+fn a_commit_takes_no_more_of_the_inbox_than_it_can_carry() {
+    let (home, runtime) = (Arc::new(FileHome::new()), runtime(1));
+    // Each look at this clock is later, so each commit has a time of its own.
+    let now = AtomicI64::new(START);
+    let clock = Arc::new(move || Timestamp::from_micros(now.fetch_add(1, Ordering::SeqCst)));
+    let store = home.open(clock, &runtime).unwrap();
+    let mut shop = home.sql();
+    let transaction = shop.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+    let put = "INSERT INTO inbox (job_id, tenant, at, op, payload) VALUES (randomblob(16), 'acme', 0, 'none', ?1)";
+    for _ in 0..12 {
+        transaction.execute(put, ["y".repeat(1024 * 1024)]).unwrap();
+    }
+    transaction.commit().unwrap();
+    let waiting = |shop: &Connection| {
+        shop.query_row("SELECT count(*) FROM inbox", [], |row| row.get::<_, u64>(0)).unwrap()
+    };
+    let begun = Instant::now();
+    while waiting(&shop) > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it is not taken");
+        thread::sleep(Duration::from_millis(10));
+    }
+    let most = "
+        SELECT max(bytes) FROM (
+            SELECT sum(length(payload)) AS bytes FROM inbox_set_aside GROUP BY found_at)";
+    let most: usize = shop.query_row(most, [], |row| row.get(0)).unwrap();
+    assert!(most <= 5 * 1024 * 1024, "{most} bytes in one commit");
+    drop(store);
 }

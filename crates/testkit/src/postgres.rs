@@ -8,7 +8,7 @@
 use std::{
     env, fs,
     io::{self, BufRead as _, BufReader, Write as _},
-    net::TcpListener,
+    net::{Ipv4Addr, TcpListener},
     os::unix::{fs::MetadataExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{self, Child, ChildStdin, ChildStdout, Command, Stdio},
@@ -25,11 +25,22 @@ pub struct Options {
     pub fsync: bool,
     /// More settings of the server, by name and value. A value has no spaces.
     pub settings: Vec<(&'static str, String)>,
+    /// Where it answers beside 127.0.0.1.
+    pub doors: Vec<Door>,
+}
+
+/// An address of this machine at which a server answers, and the only one that may come in there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Door {
+    /// Where it answers.
+    pub address: Ipv4Addr,
+    /// Who may come in.
+    pub guest: Ipv4Addr,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { fsync: true, settings: Vec::new() }
+        Self { fsync: true, settings: Vec::new(), doors: Vec::new() }
     }
 }
 
@@ -85,7 +96,9 @@ impl Cluster {
         let bin = bin.unwrap_or_else(|why| panic!("{why}"));
         let folder = new_folder();
         let mut watcher = Watcher::start(&bin, &folder);
-        watcher.ask("init").unwrap_or_else(|said| panic!("no cluster could be made:\n{said}"));
+        let guests = options.doors.iter().map(|door| format!(" {}", door.guest));
+        let init = format!("init{}", guests.collect::<String>());
+        watcher.ask(&init).unwrap_or_else(|said| panic!("no cluster could be made:\n{said}"));
         for _ in 0..PORTS_MAX {
             let port = free_port();
             let settings = settings(options, &folder, port);
@@ -103,6 +116,17 @@ impl Cluster {
         self.port
     }
 
+    /// The folder of its programs.
+    pub fn bin(&self) -> &Path {
+        &self.bin
+    }
+
+    /// A client of PostgreSQL: the one beside the server, or the one that is installed.
+    pub fn client(&self, name: &str) -> Command {
+        let beside = self.bin.join(name);
+        Command::new(if beside.exists() { beside } else { name.into() })
+    }
+
     /// The folder of its Unix socket.
     pub fn socket_dir(&self) -> &Path {
         &self.folder
@@ -110,7 +134,12 @@ impl Cluster {
 
     /// How a client reaches a database of it. There is always one that is called `postgres`.
     pub fn connection_string(&self, database: &str) -> String {
-        format!("host=127.0.0.1 port={} user=postgres dbname={database}", self.port)
+        self.connection_string_at(Ipv4Addr::LOCALHOST, database)
+    }
+
+    /// The same, by one of its doors.
+    pub fn connection_string_at(&self, address: Ipv4Addr, database: &str) -> String {
+        format!("host={address} port={} user=postgres dbname={database}", self.port)
     }
 
     /// Stops the server. It can be started again.
@@ -142,7 +171,7 @@ impl Cluster {
     /// # Errors
     /// If a statement fails, or if the server does not answer.
     pub fn try_psql(&self, sql: &str) -> Result<String, String> {
-        let mut psql = Command::new(self.bin.join("psql"));
+        let mut psql = self.client("psql");
         psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql, "-d"]);
         let output = psql.arg(self.connection_string("postgres")).output();
         let output = output.map_err(|error| format!("psql cannot be run: {error}"))?;
@@ -216,8 +245,9 @@ fn unprivileged(program: &str) -> Command {
 
 fn settings(options: &Options, folder: &Path, port: u16) -> String {
     let switch = |on: bool| if on { "on" } else { "off" }.to_owned();
+    let doors = options.doors.iter().map(|door| format!(",{}", door.address));
     let own = [
-        ("listen_addresses", "127.0.0.1".to_owned()),
+        ("listen_addresses", format!("127.0.0.1{}", doors.collect::<String>())),
         ("port", port.to_string()),
         ("unix_socket_directories", folder.display().to_string()),
         ("max_connections", CONNECTIONS_MAX.to_string()),

@@ -5,7 +5,7 @@
 //! looked at here. Whether the server's own files are sound is for the server to say.
 
 use rusqlite::types::Value;
-use tokio::{task::spawn_blocking, time::timeout};
+use tokio::task::spawn_blocking;
 use tokio_postgres::{Client, IsolationLevel, Row, Transaction, types::Type};
 
 use super::{
@@ -23,10 +23,8 @@ pub async fn check(options: &Options) -> Result<Report, Error> {
         return Err(options.cannot_open("it is no name for a schema"));
     };
     let connector = Connector::new(options, format!("SET search_path = {schema}"))?;
-    let connecting = timeout(options.deadline, connector.alone(&options.config, || {})).await;
-    let connected = connecting.map_err(|_| options.cannot_open("no answer came in time"))?;
-    let (mut client, task) =
-        connected.map_err(|error| options.cannot_open(Failure::from(error)))?;
+    let connected = connector.alone(&options.config, || {}).await;
+    let (mut client, task) = connected.map_err(|failure| options.cannot_open(failure))?;
     // A schema of another program is not a damaged store.
     let found = client.query_one("SELECT to_regclass('meta') IS NOT NULL", &[]).await;
     if !found.and_then(|row| row.try_get(0)).map_err(|it| Failure::from(it).into_error())? {

@@ -10,9 +10,10 @@ use crate::{Error, error::BoxError};
 /// A call that failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
-    /// The server or the way to it.
+    /// The server or the way to it. What it says has all its causes in it, so it names none as its source:
+    /// whoever prints the chain would print them twice.
     #[error("{}", told(.0))]
-    Server(#[from] tokio_postgres::Error),
+    Server(tokio_postgres::Error),
     /// No connection could be had.
     #[error("no connection could be had: {0}")]
     Pool(BoxError),
@@ -25,6 +26,12 @@ pub(super) enum Failure {
     /// It has an answer already.
     #[error(transparent)]
     Known(Error),
+}
+
+impl From<tokio_postgres::Error> for Failure {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Failure::Server(error)
+    }
 }
 
 impl From<PoolError> for Failure {

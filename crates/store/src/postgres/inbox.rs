@@ -18,6 +18,7 @@ use super::{
     pipeline::{Ask, run, run_one},
     types::{Time, Uuid},
 };
+pub(super) use crate::inbox::ROWS_MAX;
 use crate::{
     Error, Reply, Write,
     inbox::{Request, Without, read_op},
@@ -67,19 +68,23 @@ pub async fn enqueue_in(
     put.map(|_| ()).map_err(|error| EnqueueInError::Store(Failure::from(error).into_error()))
 }
 
-/// How many rows one transaction promotes.
-pub(super) const ROWS_MAX: usize = 500;
+/// The same as a number of the database.
+const BYTES_MAX: i64 = crate::inbox::BYTES_MAX as i64;
 
 /// One node promotes at a time, so that rows keep their order and each is taken once. A statement of its own:
 /// what is read after it is read with the lock, and not before.
 const PROMOTES: &str = "
     SELECT set_config('windlass.promotes', pg_try_advisory_xact_lock($1, $2)::text, true)";
 
-/// Nothing, for whoever does not have the lock.
+/// Nothing, for whoever does not have the lock. Sizes are known without what is stored: rows that are too much
+/// for one batch are counted, not read.
 const WAITING: &str = "
-    SELECT seq, job_id, tenant, op, payload FROM inbox
-    WHERE current_setting('windlass.promotes') = 'true'
-    ORDER BY seq LIMIT $1";
+    SELECT seq, job_id, tenant, op, payload, bytes FROM (
+        SELECT *, sum(octet_length(op) + octet_length(payload)) OVER (ORDER BY seq) AS bytes
+        FROM inbox WHERE current_setting('windlass.promotes') = 'true'
+        ORDER BY seq LIMIT $1) AS waiting
+    WHERE bytes - octet_length(op) - octet_length(payload) < $2
+    ORDER BY seq";
 
 /// Waits until no other node promotes.
 const LOCK: &str = "SELECT pg_advisory_xact_lock($1, $2)";
@@ -128,15 +133,17 @@ impl Batch {
         }
         asks.push(Ask::new(PROMOTES).with(lock.0).with(lock.1));
         let limit = i64::try_from(take.rows_max).unwrap_or(i64::MAX);
-        asks.push(Ask::new(WAITING).with(limit));
+        asks.push(Ask::new(WAITING).with(limit).with(BYTES_MAX));
+        let mut bytes: i64 = 0;
         for row in run(client, &asks).await?.pop().unwrap_or_default() {
             let seq = row.try_get(0)?;
+            bytes = row.try_get(5)?;
             match op_of(&row) {
                 Ok(op) => batch.requests.push(Taken { seq, op }),
                 Err(why) => batch.unreadable.push((seq, why)),
             }
         }
-        batch.is_full = batch.rows() == take.rows_max;
+        batch.is_full = batch.rows() == take.rows_max || bytes >= BYTES_MAX;
         Ok(batch)
     }
 

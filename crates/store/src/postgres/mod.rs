@@ -20,6 +20,7 @@ mod presence;
 mod read;
 mod retention;
 mod save;
+mod schema;
 mod server_time;
 mod thin;
 mod thread;

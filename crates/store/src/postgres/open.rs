@@ -9,15 +9,14 @@ use rustls::{
     crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
     pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject as _},
 };
-use tokio::time::timeout;
 use tokio_postgres::{Client, Config, config::TargetSessionAttrs};
 
 use super::{
     Clock, Failure, Inner, PgResult,
     load::number,
-    partitions,
     pipeline::{Ask, run_one},
     pool::{Connector, Pool},
+    schema,
 };
 use crate::{Error, migrate};
 
@@ -166,13 +165,13 @@ fn greeting(schema: &str) -> String {
 
 /// Connects and brings the schema up to date.
 pub(super) async fn open(options: Options) -> Result<Inner, Error> {
-    let Some(schema) = quoted(&options.schema) else {
+    let Some(name) = quoted(&options.schema) else {
         let why = "a schema has a name of small letters, digits and underscores";
         return Err(options.cannot_open(why));
     };
-    let greeting = greeting(&schema);
+    let greeting = greeting(&name);
     let connector = Connector::new(&options, greeting.clone())?;
-    let feed_lock = migrate_all(&options, &connector, &schema).await?;
+    let feed_lock = schema::bring_up_to_date(&options, &connector, migrate::POSTGRES).await?;
     let connector = Connector::new(&options, format!("{greeting}; SELECT meet_server()"))?;
     let wake = super::wake::Wake::new(&options, connector.clone());
     Ok(Inner {
@@ -188,98 +187,6 @@ pub(super) async fn open(options: Options) -> Result<Inner, Error> {
         feed_lock,
         incarnation: std::sync::atomic::AtomicU32::new(0),
     })
-}
-
-/// The first part of all our advisory locks.
-const LOCK_CLASS: i32 = 0x57_4c_41_53;
-
-/// The schema of the database, which is made if it is not there. It gives back the lock of its feed.
-async fn migrate_all(
-    options: &Options,
-    connector: &Connector,
-    schema: &str,
-) -> Result<(i32, i32), Error> {
-    let connecting = timeout(options.deadline, connector.alone(&options.config, || {})).await;
-    let connected = connecting.map_err(|_| options.cannot_open("no answer came in time"))?;
-    let (mut client, task) =
-        connected.map_err(|error| options.cannot_open(Failure::from(error)))?;
-    let done = migrate_on(&mut client, options, schema).await;
-    task.abort();
-    done
-}
-
-async fn migrate_on(
-    client: &mut Client,
-    options: &Options,
-    schema: &str,
-) -> Result<(i32, i32), Error> {
-    let failed = |error: tokio_postgres::Error| match Failure::from(error).into_error() {
-        Error::Unavailable(source) | Error::Contradiction(source) => options.cannot_open(source),
-        other => options.cannot_open(other),
-    };
-    let facts = client
-        .query_one(
-            "SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),
-                 hashtext($1)",
-            &[&options.schema],
-        )
-        .await
-        .map_err(failed)?;
-    let (version, encoding): (i32, &str) = (facts.get(0), facts.get(1));
-    if version < 130_000 {
-        return Err(options.cannot_open("PostgreSQL 13 or newer is needed"));
-    }
-    if encoding != "UTF8" {
-        let why = format!("the database is encoded in {encoding}, and has to be in UTF8");
-        return Err(options.cannot_open(why));
-    }
-    // Whoever comes second waits until the first is done, and then finds nothing to do.
-    let transaction = client.transaction().await.map_err(failed)?;
-    transaction.batch_execute("SET LOCAL lock_timeout = '60s'").await.map_err(failed)?;
-    transaction
-        .execute(
-            "SELECT pg_advisory_xact_lock($1, $2)",
-            &[&(LOCK_CLASS + 1), &facts.get::<_, i32>(2)],
-        )
-        .await
-        .map_err(failed)?;
-    // Whoever may not make schemas can use one that was made for them.
-    let sql = "SELECT to_regnamespace($1) IS NOT NULL";
-    let has_schema = transaction.query_one(sql, &[&schema]).await.map_err(failed)?;
-    if !has_schema.get::<_, bool>(0) {
-        let make = format!("CREATE SCHEMA {schema}");
-        transaction.batch_execute(&make).await.map_err(failed)?;
-    }
-    let is_there = transaction.query_one("SELECT to_regclass('meta') IS NOT NULL", &[]).await;
-    let mut found = 0;
-    let mut still_served = 0;
-    if is_there.map_err(failed)?.get(0) {
-        let sql = "SELECT name, value FROM meta WHERE name IN ('schema', 'schema_served_by')";
-        for row in transaction.query(sql, &[]).await.map_err(failed)? {
-            let number = row.get::<_, &str>(1).parse().unwrap_or(u32::MAX);
-            match row.get(0) {
-                "schema" => found = number,
-                _ => still_served = number,
-            }
-        }
-    }
-    let known = migrate::POSTGRES.last().map_or(0, |migration| migration.number);
-    // A newer version may have added to the schema what we can do without: it says so.
-    if found <= known || still_served > known || still_served == 0 {
-        for migration in migrate::missing(migrate::POSTGRES, found)? {
-            transaction.batch_execute(migration.sql).await.map_err(failed)?;
-            let note = "
-                INSERT INTO meta (name, value) VALUES ('schema', $1), ('schema_served_by', $1)
-                ON CONFLICT (name) DO UPDATE SET value = excluded.value";
-            transaction.execute(note, &[&migration.number.to_string()]).await.map_err(failed)?;
-        }
-    }
-    let lock = transaction.query_one("SELECT 'meta'::regclass::oid::bigint", &[]).await;
-    let lock: i64 = lock.map_err(failed)?.get(0);
-    partitions::ensure(&transaction).await.map_err(failed)?;
-    transaction.commit().await.map_err(failed)?;
-    let lock = i32::from_be_bytes(u32::try_from(lock).unwrap_or_default().to_be_bytes());
-    Ok((LOCK_CLASS, lock))
 }
 
 const LOOK: &str = "SELECT pg_is_in_recovery()";
@@ -415,7 +322,7 @@ async fn on_a_connection<T>(
 ) -> Result<T, Error> {
     let connector = Connector::new(options, String::new())?;
     let connected = connector.alone(&options.config, || {}).await;
-    let (client, task) = connected.map_err(|error| options.cannot_open(Failure::from(error)))?;
+    let (client, task) = connected.map_err(|failure| options.cannot_open(failure))?;
     let answer = ask(&client).await.map_err(|error| Failure::from(error).into_error());
     task.abort();
     answer

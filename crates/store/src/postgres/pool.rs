@@ -7,18 +7,19 @@ use std::{
     future::{Future, poll_fn},
     pin::Pin,
     sync::Arc,
+    time::Duration,
 };
 
 use deadpool_postgres::{
     ClientWrapper, Connect, Manager, ManagerConfig, Object, PoolConfig, RecyclingMethod,
 };
-use tokio::task::JoinHandle;
+use tokio::{task::JoinHandle, time::timeout};
 use tokio_postgres::{
     AsyncMessage, Client, Config, NoTls, Socket, config::SslMode, error::DbError,
     tls::MakeTlsConnect,
 };
 
-use super::{PgResult, open::Options};
+use super::{Failure, PgResult, open::Options};
 use crate::Error;
 
 /// Connections that are kept.
@@ -67,6 +68,9 @@ impl Drop for Borrowed {
     }
 }
 
+/// How long one host is waited for, unless the options say otherwise.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
 /// Makes connections, and says to each what all of ours have in common.
 #[derive(Clone)]
 pub(super) struct Connector {
@@ -83,8 +87,23 @@ impl Connector {
     }
 
     /// A connection of its own, for what does not go through the pool. What the server says without being
-    /// asked is heard.
+    /// asked is heard. A server that takes the connection and then says nothing is given up.
     pub(super) async fn alone(
+        &self,
+        config: &Config,
+        hear: impl Fn() + Send + 'static,
+    ) -> PgResult<(Client, JoinHandle<()>)> {
+        let hosts = u32::try_from(config.get_hosts().len()).unwrap_or(u32::MAX).max(1);
+        let each = config.get_connect_timeout().copied().unwrap_or(CONNECT_MAX);
+        let most = each.saturating_mul(hosts);
+        match timeout(most, self.greet(config, hear)).await {
+            Ok(connected) => Ok(connected?),
+            Err(_) => Err(Failure::TimedOut(most)),
+        }
+    }
+
+    /// Connects and says what all of ours have in common.
+    async fn greet(
         &self,
         config: &Config,
         hear: impl Fn() + Send + 'static,
@@ -108,7 +127,7 @@ impl Connect for Connector {
         >,
     > {
         let config = config.clone();
-        Box::pin(async move { self.alone(&config, || {}).await })
+        Box::pin(async move { self.greet(&config, || {}).await })
     }
 }
 

@@ -19,6 +19,7 @@ use super::{
     save,
     types::{Time, Uuid, Xid},
     work::Work,
+    writer::NOTE_COMMIT,
 };
 use crate::{
     IdMap, Replies, Reply, Write,
@@ -70,6 +71,8 @@ pub(super) struct Try<'a> {
     pub(super) store: &'a Inner,
     pub(super) commit_id: u128,
     pub(super) trusts: bool,
+    /// Nobody knows what became of an earlier try.
+    pub(super) resolves: bool,
     pub(super) take: inbox::Take,
     /// How many rows of the inbox it took.
     pub(super) promoting: usize,
@@ -118,14 +121,22 @@ impl Try<'_> {
         let first = FirstLoad::of(writes, &needs, &work, self.trusts);
         let clock = store.clock.as_ref().map(|clock| clock());
         let mut asks = vec![Ask::new(BEGIN)];
+        let mut commit_id = self.commit_id;
+        if self.resolves {
+            // An earlier try may still hold what this one wants to claim, until the server notices that its
+            // connection has ended. Its id is waited for, and then its locks are gone.
+            asks.push(Ask::new(NOTE_COMMIT).with(Uuid(commit_id)));
+            commit_id = super::random_id();
+        }
+        let opening = asks.len();
         first.asks(&mut asks);
         claims.asks(&mut asks, clock);
-        asks.push(Ask::new(MOMENT).with(Uuid(self.commit_id)).with(claims.ids()));
+        asks.push(Ask::new(MOMENT).with(Uuid(commit_id)).with(claims.ids()));
         let found = match run(client, &asks).await.map_err(Failure::from) {
             Err(error) if error.is_conflict_of("commits_pkey") => return Ok(Tried::WasDone),
             found => found?,
         };
-        let mut rows = found.into_iter().skip(1);
+        let mut rows = found.into_iter().skip(opening);
         let jobs = first.take(&mut rows, &mut work)?;
         claims.take(&mut rows)?;
         let moment = rows.next().unwrap_or_default();

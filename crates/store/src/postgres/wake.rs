@@ -121,7 +121,7 @@ async fn listen(inner: &Arc<Inner>) {
         };
         let wake = &inner.wake;
         if let Ok((client, task)) = wake.connector.alone(&wake.config, hear).await {
-            let (class, id) = inner.listeners_lock();
+            let (class, id) = listeners_lock(inner.feed_lock);
             let listen = format!(
                 "LISTEN \"{}\"; SELECT pg_advisory_lock_shared({class}, {id})",
                 wake.channel
@@ -215,14 +215,14 @@ const LISTENERS: &str = "
     SELECT count(*) > 1 FROM pg_locks
     WHERE locktype = 'advisory' AND classid = $1::bigint::oid AND objid = $2::bigint::oid AND granted";
 
-impl Inner {
-    fn listeners_lock(&self) -> (i32, i32) {
-        (self.feed_lock.0 + 6, self.feed_lock.1)
-    }
+pub(super) fn listeners_lock(feed_lock: (i32, i32)) -> (i32, i32) {
+    (feed_lock.0 + 6, feed_lock.1)
+}
 
+impl Inner {
     /// A node that is alone tells nobody, and saves itself the trouble.
     async fn look_for_others(&self) {
-        let (class, id) = self.listeners_lock();
+        let (class, id) = listeners_lock(self.feed_lock);
         let unsigned = |number: i32| i64::from(number.cast_unsigned());
         let look = async |client: &ClientWrapper| -> PgResult<bool> {
             let ask = Ask::new(LISTENERS).with(unsigned(class)).with(unsigned(id));

@@ -30,7 +30,8 @@ const TRIES: u32 = 8;
 /// How long a commit whose answer was lost is asked about.
 const RESOLVE_MAX: Duration = Duration::from_secs(15);
 
-const NOTE_COMMIT: &str = "INSERT INTO commits (id) VALUES ($1)";
+/// Notes the id of a commit, and waits for a transaction that has noted the same and is still open.
+pub(super) const NOTE_COMMIT: &str = "INSERT INTO commits (id) VALUES ($1)";
 
 /// A commit whose answer was lost, and what it would have answered.
 struct Lost {
@@ -126,6 +127,7 @@ impl Inner {
                 commit_id,
                 // What is remembered, and that new ids are new, is trusted once.
                 trusts: tries == 1,
+                resolves: lost.is_some(),
                 take,
                 promoting: 0,
                 unanswered: None,
@@ -139,6 +141,9 @@ impl Inner {
                 Ok(Tried::WasDone) => match self.confirm().await {
                     Ok(()) => {
                         let lost = lost.expect("only a commit of ours has this id");
+                        // What it made ready is no longer known, and others may wait for it.
+                        self.names.forget_floors();
+                        self.wake.tell();
                         return Ok(Some(lost.replies));
                     }
                     Err(error) => error,

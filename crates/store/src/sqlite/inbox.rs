@@ -7,16 +7,19 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::{Connection, OptionalExtension as _, Row, TransactionBehavior, params};
+use rusqlite::{
+    Connection, OptionalExtension as _, Row, TransactionBehavior, params, types::ValueRef,
+};
 use windlass_kernel::{JobId, Op, Refusal, TenantId, Timestamp, ops::Enqueue};
 
 use super::{
     SqlResult, classify,
     load::{id_or_none, text_of, time_of, u128_of},
 };
+pub(super) use crate::inbox::ROWS_MAX;
 use crate::{
     Error, Reply, Write,
-    inbox::{Request, Without, read_op},
+    inbox::{BYTES_MAX, Request, Without, read_op},
     migrate,
     read::{InboxOutcome, InboxResult},
 };
@@ -92,12 +95,6 @@ fn check_schema(connection: &Connection) -> Result<(), EnqueueInError> {
     }
 }
 
-/// How many rows one transaction promotes.
-pub(super) const ROWS_MAX: usize = 500;
-
-/// One transaction takes no further row once it has this much.
-const BYTES_MAX: usize = 4 * 1024 * 1024;
-
 /// Rows of the inbox that one commit promotes, in order.
 #[derive(Default)]
 pub(super) struct Batch {
@@ -128,11 +125,9 @@ pub(super) fn load_batch(connection: &Connection, rows_max: usize) -> SqlResult<
     while let Some(row) = rows.next()? {
         let seq = row.get(0)?;
         batch.last_seq = Some(seq);
+        bytes += size_of_row(row)?;
         match op_of(row) {
-            Ok(op) => {
-                bytes += op.new.payload.as_str().len();
-                batch.requests.push(Taken { seq, op });
-            }
+            Ok(op) => batch.requests.push(Taken { seq, op }),
             Err(why) => batch.unreadable.push((seq, why)),
         }
         if batch.rows() == rows_max || bytes >= BYTES_MAX {
@@ -141,6 +136,17 @@ pub(super) fn load_batch(connection: &Connection, rows_max: usize) -> SqlResult<
         }
     }
     Ok(batch)
+}
+
+/// How much stands in the two columns that may be large, whatever it is.
+fn size_of_row(row: &Row<'_>) -> SqlResult<usize> {
+    let size = |column: usize| -> SqlResult<usize> {
+        Ok(match row.get_ref(column)? {
+            ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len(),
+            ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => 0,
+        })
+    };
+    Ok(size(3)? + size(4)?)
 }
 
 /// The op of a row, or what is wrong with it. Anything may stand there: whoever can open the file can

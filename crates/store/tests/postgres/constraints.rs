@@ -158,9 +158,10 @@ fn each_rule_is_broken_and_refused() {
 #[test]
 fn no_rule_is_left_out() {
     let (_test, shell) = store();
+    // From PostgreSQL 18 on, columns that may not be null are listed too: those are broken nowhere here.
     let sql = "
         SELECT conname::text FROM pg_constraint
-        WHERE connamespace = current_schema()::regnamespace AND contype <> 't'
+        WHERE connamespace = current_schema()::regnamespace AND contype NOT IN ('t', 'n')
             AND conrelid::regclass::text !~ '^log_[0-9]'
         UNION
         SELECT relname::text FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid

@@ -5,6 +5,7 @@ mod at_once;
 #[path = "../common/mod.rs"]
 mod common;
 mod constraints;
+mod inbox;
 mod nodes;
 mod open;
 mod presence;

@@ -61,6 +61,22 @@ fn a_server_that_is_not_there_is_told_by_its_name() {
     assert!(said.contains("127.0.0.1") && said.contains("refused"), "{said}");
 }
 
+/// Whoever prints the whole chain reads each cause once.
+#[test]
+fn each_cause_is_named_once() {
+    let nobody = Options::parse("postgres://postgres@127.0.0.1:1/postgres").unwrap();
+    let mut stranger = SchemaHome::new().options.clone();
+    stranger.config.user("nobody_knows");
+    for (options, cause) in [(nobody, "Connection refused"), (stranger, "nobody_knows")] {
+        let (_, said) = refused(options);
+        assert_eq!(said.matches(cause).count(), 1, "{said}");
+        let parts: Vec<&str> = said.split(": ").collect();
+        for (place, part) in parts.iter().enumerate() {
+            assert!(!parts[..place].contains(part), "{part:?} stands twice in {said:?}");
+        }
+    }
+}
+
 #[test]
 fn a_database_in_another_encoding_is_refused() {
     let cluster = Cluster::shared();

@@ -1,13 +1,19 @@
 //! Connections that end in the middle of a commit: the caller is answered as if nothing had happened, and
 //! nothing is done twice.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::poll_fn, sync::Arc, time::Duration};
 
 use windlass_kernel::{
     JobId, State,
     ops::{Cancel, Requeue},
 };
-use windlass_store::{Reply, Store as _, Write, postgres::Postgres};
+use windlass_store::{
+    Reply, Store as _, Write,
+    postgres::{
+        Postgres,
+        tokio_postgres::{AsyncMessage, NoTls},
+    },
+};
 use windlass_testkit::{
     postgres::Cluster,
     random::{self, Chance},
@@ -32,11 +38,12 @@ fn home_behind(proxy: &Proxy) -> (SchemaHome, windlass_store::postgres::Options)
     (home, options)
 }
 
-const FAULTS: [Fault; 4] = [
+const FAULTS: [Fault; 5] = [
     Fault::Swallow,
     Fault::Drop,
     Fault::Late(Duration::from_millis(20)),
     Fault::Late(Duration::from_millis(300)),
+    Fault::Unnoticed(Duration::from_millis(300)),
 ];
 
 /// One store whose commits are cut, each in its turn.
@@ -101,6 +108,34 @@ fn a_commit_that_is_cut_is_answered_as_if_nothing_had_happened() {
     assert!(cut.cuts >= count(20, 200));
     drop(cut.store);
     judge(&home, &cut.ledger);
+}
+
+/// Nobody waits for the next look of a node that was told nothing.
+#[test]
+fn others_hear_of_a_commit_whose_answer_was_lost() {
+    let proxy = Proxy::start(Cluster::shared().port());
+    let (home, options) = home_behind(&proxy);
+    let runtime = runtime(2);
+    let (cut, other) = (node(&runtime, &options), node(&runtime, &home.options));
+    let (hear, heard) = std::sync::mpsc::channel();
+    let (config, channel) = (home.options.config.clone(), home.options.schema.clone());
+    let listener = runtime.block_on(async {
+        let (client, mut connection) = config.connect(NoTls).await.unwrap();
+        tokio::spawn(async move {
+            while let Some(Ok(message)) = poll_fn(|it| connection.poll_message(it)).await {
+                if matches!(message, AsyncMessage::Notification(_)) {
+                    let _ = hear.send(());
+                }
+            }
+        });
+        client.batch_execute(&format!("LISTEN \"windlass_{channel}\"")).await.unwrap();
+        client
+    });
+    proxy.arm(Fault::Swallow);
+    runtime.block_on(cut.commit(vec![write(enqueue(1, plain()))].into())).unwrap();
+    assert_eq!(proxy.done(), 1, "its answer was not lost");
+    heard.recv_timeout(Duration::from_secs(5)).expect("others are told");
+    drop((listener, cut, other));
 }
 
 #[test]

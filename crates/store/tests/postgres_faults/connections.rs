@@ -28,7 +28,7 @@ fn a_server_without_a_free_connection_is_unavailable_until_there_is_one() {
         ("superuser_reserved_connections", "0".to_owned()),
         ("max_wal_senders", "0".to_owned()),
     ];
-    let cluster = Cluster::start(&Options { fsync: false, settings });
+    let cluster = Cluster::start(&Options { fsync: false, settings, ..Options::default() });
     let mut home = SchemaHome::new_in(&cluster);
     let others = home.options.config.clone();
     home.options.config.application_name("store");

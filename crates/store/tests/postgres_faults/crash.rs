@@ -2,9 +2,9 @@
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
-    process::Stdio,
-    thread,
-    time::Duration,
+    process::{Child, Command, Stdio},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
 };
 
 use windlass_kernel::{JobId, State};
@@ -23,13 +23,18 @@ fn nothing_that_was_acknowledged_is_lost_with_its_process() {
     let mut chance = Chance::new(u64::from_be_bytes(random::seed()[..8].try_into().unwrap()));
     let home = SchemaHome::new();
     let mut ledger = Ledger::default();
-    for kill in 1..=u128::from(count(6, 50)) {
+    let kills = u128::from(count(6, 50));
+    // On a busy machine a process may do little before it is killed: then there are more of them.
+    for kill in 1..=kills * 10 {
         killed_after(chance.ms(0, 250), &home, kill, &mut ledger);
         // What was asked for and not acknowledged, nobody knows any more.
         let stored = home.sql().query("SELECT id::text FROM jobs", &[]);
         ledger.asked.extend(stored.iter().map(|row| number_of(row.get(0))));
         judge(&home, &ledger);
         goes_on(&home, kill);
+        if kill >= kills && ledger.made.len() > 50 && ledger.settled.len() > 20 {
+            break;
+        }
     }
     let (jobs, ended) = (ledger.made.len(), ledger.settled.len());
     println!("{jobs} jobs and {ended} settles were acknowledged");
@@ -52,35 +57,87 @@ fn goes_on(home: &SchemaHome, kill: u128) {
 /// Runs the process until some time after its first acknowledgement, kills it, and notes all that it
 /// acknowledged.
 fn killed_after(time: Duration, home: &SchemaHome, number: u128, ledger: &mut Ledger) {
-    let mut command = child("crash::child_works_without_end", home.address().as_ref());
-    command.env("WINDLASS_TEST_NUMBER", number.to_string());
-    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-    let out = BufReader::new(child.stdout.take().unwrap());
-    let (first, begun) = std::sync::mpsc::channel();
-    let reader = thread::spawn(move || {
-        let mut told = Vec::new();
-        for line in out.split(b'\n').map_while(Result::ok) {
-            let line = String::from_utf8_lossy(&line).into_owned();
-            // The last line may be cut off by the kill: then it was not acknowledged.
-            let Some(said) = line.strip_prefix("ack ").and_then(|it| it.strip_suffix('.')) else {
-                continue;
-            };
-            told.push(said.split(' ').map(str::to_owned).collect::<Vec<_>>());
-            let _ = first.send(());
-        }
-        told
-    });
-    begun.recv_timeout(Duration::from_secs(30)).expect("the process acknowledges something");
+    let works = Works::start(child(WORKS, address_of(home).as_ref()), number);
     thread::sleep(time);
-    child.kill().unwrap();
-    child.wait().unwrap();
-    for said in reader.join().unwrap() {
-        let (id, epoch) = (said[1].parse().unwrap(), said[2].parse().unwrap());
-        match &*said[0] {
-            "made" => drop(ledger.made.insert(id)),
-            "held" => drop(ledger.granted.insert((id, epoch), number)),
-            _ => {
-                ledger.settled.insert((id, epoch), State::parse(&said[0]).unwrap());
+    works.kill(ledger);
+    wait_for_the_server(home);
+}
+
+/// The address of a home for a process that works, whose connections can be told from those of others.
+pub(crate) fn address_of(home: &SchemaHome) -> String {
+    let address = home.address();
+    let (server, schema) = address.split_once('|').unwrap();
+    format!("{server} application_name=works_in_{schema}|{schema}")
+}
+
+/// The server still does what a process has sent before it was killed. When its connections are gone, all is done.
+pub(crate) fn wait_for_the_server(home: &SchemaHome) {
+    let (shell, begun) = (home.sql(), Instant::now());
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1";
+    let name = format!("works_in_{}", home.options.schema);
+    while shell.query(sql, &[&name])[0].get::<_, i64>(0) > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(30), "the server does not notice");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The test that is a process which works without end.
+pub(crate) const WORKS: &str = "crash::child_works_without_end";
+
+/// A process that works until it is killed, and what it was told so far.
+pub(crate) struct Works {
+    child: Child,
+    reader: Option<JoinHandle<Vec<Vec<String>>>>,
+    number: u128,
+}
+
+impl Drop for Works {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Works {
+    /// Starts it, and waits until something is acknowledged. No two have the same number.
+    pub(crate) fn start(mut command: Command, number: u128) -> Self {
+        command.env("WINDLASS_TEST_NUMBER", number.to_string());
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let (first, begun) = std::sync::mpsc::channel();
+        let reader = thread::spawn(move || {
+            let mut told = Vec::new();
+            for line in out.split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line).into_owned();
+                // The last line may be cut off by the kill: then it was not acknowledged.
+                let said = line.strip_prefix("ack ").and_then(|it| it.strip_suffix('.'));
+                let Some(said) = said else { continue };
+                told.push(said.split(' ').map(str::to_owned).collect::<Vec<_>>());
+                let _ = first.send(());
+            }
+            told
+        });
+        let works = Self { child, reader: Some(reader), number };
+        begun.recv_timeout(Duration::from_secs(30)).expect("the process acknowledges something");
+        works
+    }
+
+    /// Kills it, and notes all that it acknowledged.
+    pub(crate) fn kill(mut self, ledger: &mut Ledger) {
+        assert!(self.child.try_wait().unwrap().is_none(), "process {} gave up", self.number);
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        for said in self.reader.take().unwrap().join().unwrap() {
+            let (id, epoch) = (said[1].parse().unwrap(), said[2].parse().unwrap());
+            match &*said[0] {
+                "made" => drop(ledger.made.insert(id)),
+                "held" => {
+                    let other = ledger.granted.insert((id, epoch), self.number);
+                    assert_eq!(other, None, "job {id:x} was granted twice under epoch {epoch}");
+                }
+                _ => {
+                    ledger.settled.insert((id, epoch), State::parse(&said[0]).unwrap());
+                }
             }
         }
     }

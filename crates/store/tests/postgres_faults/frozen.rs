@@ -162,6 +162,43 @@ fn a_node_that_is_cut_off_with_a_lock_does_not_stop_others_for_long() {
     assert_eq!(runtime.block_on(others.open_jobs()).unwrap().len(), 2);
 }
 
+/// The server takes the connection and falls silent, after each message of opening in turn, all at the same time.
+#[test]
+fn wherever_opening_loses_its_server_the_caller_is_told_in_time() {
+    let runtime = runtime(2);
+    let mut callers = Vec::new();
+    for messages in (0..160).step_by(usize::try_from(count(8, 2)).unwrap()) {
+        let home = SchemaHome::new();
+        let proxy = Proxy::start(Cluster::shared().port());
+        let mut options = options_behind(&proxy, &home.options.schema);
+        options.deadline = DEADLINE * 3;
+        options.config.connect_timeout(DEADLINE * 3);
+        proxy.freeze_after(messages);
+        let open = async move {
+            let begun = Instant::now();
+            let told = timeout(ANSWER_MAX, Postgres::open(options)).await;
+            (told.map(|it| it.map(drop)), begun.elapsed())
+        };
+        callers.push((messages, runtime.spawn(open), proxy, home));
+    }
+    let (mut in_time, mut opened, mut hanging) = (0, 0, Vec::new());
+    for (messages, caller, proxy, _) in &mut callers {
+        let (told, took) = runtime.block_on(caller).unwrap();
+        // The server would keep the locks of a statement whose end never comes.
+        proxy.thaw();
+        match told {
+            Ok(Err(Error::Open { .. } | Error::Unavailable(_))) if took < 20 * DEADLINE => {
+                in_time += 1;
+            }
+            Ok(Ok(())) => opened += 1,
+            other => hanging.push((*messages, took, format!("{other:?}"))),
+        }
+    }
+    println!("{in_time} were told, {opened} were open by then");
+    assert!(hanging.is_empty(), "no answer, or not in time: {hanging:?}");
+    assert!(in_time > 5 && opened > 0, "not every place was reached");
+}
+
 /// All processes of the server stand still for a while.
 #[test]
 fn a_server_that_stands_still_is_waited_for_in_bounded_time() {

@@ -17,10 +17,12 @@ mod load;
 mod locks;
 mod migrations;
 mod nodes;
+mod partitions;
 mod proxy;
 mod restart;
 mod restored;
 mod standby;
+mod versions;
 
 /// So many, or so many with `WINDLASS_DEEP`.
 fn count(usual: u64, deep: u64) -> u64 {

@@ -15,6 +15,8 @@ use std::{
     time::Duration,
 };
 
+use windlass_testkit::network::Cut;
+
 /// What happens to the next `COMMIT`, or to everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -24,6 +26,9 @@ pub(crate) enum Fault {
     Drop,
     /// The client's connection ends at once, and the server sees it only after a while.
     Late(Duration),
+    /// The server never sees it, and sees only after a while that the connection has ended: until then, all that
+    /// the transaction has locked stays locked.
+    Unnoticed(Duration),
     /// It does not get through, and from then on nothing does, in either direction, until all thaws.
     Freeze,
 }
@@ -40,6 +45,9 @@ struct Shared {
     /// So many messages still get through to the server, and then nothing in either direction.
     left: Mutex<u64>,
     thawed: Condvar,
+    /// What is held back for now.
+    held: Mutex<Option<Cut>>,
+    let_go: Condvar,
 }
 
 impl Proxy {
@@ -53,6 +61,8 @@ impl Proxy {
             done: AtomicU64::new(0),
             left: Mutex::new(u64::MAX),
             thawed: Condvar::new(),
+            held: Mutex::default(),
+            let_go: Condvar::new(),
         });
         let serving = shared.clone();
         thread::spawn(move || {
@@ -85,6 +95,17 @@ impl Proxy {
         *self.shared.left.lock().unwrap() == 0
     }
 
+    /// This is held back from now on, as seen from the client, until it is let go: then it arrives late.
+    pub(crate) fn hold(&self, cut: Cut) {
+        *self.shared.held.lock().unwrap() = Some(cut);
+    }
+
+    /// What was held back goes on its way.
+    pub(crate) fn let_go(&self) {
+        *self.shared.held.lock().unwrap() = None;
+        self.shared.let_go.notify_all();
+    }
+
     /// All goes on.
     pub(crate) fn thaw(&self) {
         *self.shared.left.lock().unwrap() = u64::MAX;
@@ -93,6 +114,12 @@ impl Proxy {
 }
 
 impl Shared {
+    /// Waits while what goes in the other direction than this is not all that is held back.
+    fn wait_for(&self, other: Cut) {
+        let held = self.held.lock().unwrap();
+        drop(self.let_go.wait_while(held, |held| held.is_some_and(|it| it != other)).unwrap());
+    }
+
     /// Waits while nothing gets through, and counts what does.
     fn pass(&self, messages: u64) {
         let left = self.left.lock().unwrap();
@@ -119,6 +146,7 @@ struct Told {
 }
 
 fn serve(client: &TcpStream, shared: &Arc<Shared>) {
+    shared.wait_for(Cut::ToThere);
     shared.pass(0);
     let Ok(server) = TcpStream::connect(("127.0.0.1", shared.server)) else { return };
     for stream in [client, &server] {
@@ -157,6 +185,7 @@ fn to_server(
     let mut commits: HashMap<Vec<u8>, &'static [u8]> = HashMap::new();
     loop {
         let message = read_message(client)?;
+        shared.wait_for(Cut::ToThere);
         shared.pass(1);
         let mut parts = message[5..].split(|byte| *byte == 0);
         let (first, second) = (parts.next().unwrap_or(b""), parts.next().unwrap_or(b""));
@@ -179,6 +208,12 @@ fn to_server(
             }
             Some(Fault::Drop) => {
                 shared.done.fetch_add(1, Ordering::SeqCst);
+                return Ok(());
+            }
+            Some(Fault::Unnoticed(time)) => {
+                shared.done.fetch_add(1, Ordering::SeqCst);
+                client.shutdown(Shutdown::Both)?;
+                thread::sleep(time);
                 return Ok(());
             }
             Some(Fault::Late(time)) => {
@@ -204,6 +239,7 @@ fn back_to_client(
 ) -> io::Result<()> {
     loop {
         let message = read_message(server)?;
+        shared.wait_for(Cut::FromThere);
         shared.pass(0);
         let told = told.lock().unwrap();
         let kind_and_text = [&message[..1], &message[5..]].concat();

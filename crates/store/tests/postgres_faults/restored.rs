@@ -1,9 +1,6 @@
 //! Copies of a store: what the original has granted since is never granted again under the same epoch.
 
-use std::{
-    path::PathBuf,
-    process::{Command, Stdio},
-};
+use std::process::Stdio;
 
 use windlass_kernel::{Refusal, State};
 use windlass_store::{
@@ -17,15 +14,9 @@ use crate::{
     load::node,
 };
 
-/// A program that belongs to the server.
-fn program(cluster: &Cluster, name: &str) -> Command {
-    let bin = cluster.psql("SELECT setting FROM pg_config WHERE name = 'BINDIR'");
-    Command::new(PathBuf::from(bin).join(name))
-}
-
 /// Writes all of a home down as SQL.
 fn dump(cluster: &Cluster, home: &SchemaHome) -> Vec<u8> {
-    let mut command = program(cluster, "pg_dump");
+    let mut command = cluster.client("pg_dump");
     command.args(["--schema", &home.options.schema, "-d"]);
     let output = command.arg(cluster.connection_string("postgres")).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -33,7 +24,7 @@ fn dump(cluster: &Cluster, home: &SchemaHome) -> Vec<u8> {
 }
 
 fn restore(cluster: &Cluster, dump: &[u8]) {
-    let mut command = program(cluster, "psql");
+    let mut command = cluster.client("psql");
     command.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d"]);
     command.arg(cluster.connection_string("postgres"));
     let mut psql = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
@@ -72,7 +63,7 @@ fn compare(home: &SchemaHome, restored: impl FnOnce(&[u8]) -> Options) {
 
 #[test]
 fn a_dump_in_another_cluster_is_a_new_incarnation() {
-    let other = Cluster::start(&postgres::Options { fsync: false, settings: Vec::new() });
+    let other = Cluster::start(&postgres::Options { fsync: false, ..postgres::Options::default() });
     let home = SchemaHome::new();
     compare(&home, |dump| {
         restore(&other, dump);

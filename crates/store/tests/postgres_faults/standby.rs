@@ -39,15 +39,15 @@ struct Standby {
 impl Pair {
     fn start() -> Self {
         let primary = Cluster::start(&Options::default());
-        let bin = primary.psql("SELECT setting FROM pg_config WHERE name = 'BINDIR'").into();
+        let bin = primary.bin().to_owned();
         let socket_dir = primary.socket_dir().to_owned();
         let data = socket_dir.join("standby");
         let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
         let standby = Standby { bin, data, socket_dir, port };
-        standby.run(
-            "pg_basebackup",
-            &["-R", "--checkpoint=fast", "--no-sync", "-d", &primary.connection_string("postgres")],
-        );
+        // A copy of a server that is down: unlike a backup it needs no program of the same version.
+        primary.stop(Stop::Fast);
+        standby.copy(&primary);
+        primary.restart(Stop::Fast);
         standby.start();
         primary.psql("ALTER SYSTEM SET synchronous_standby_names = '*'");
         primary.psql("SELECT pg_reload_conf()");
@@ -83,24 +83,29 @@ impl Pair {
 }
 
 impl Standby {
-    /// Runs a program of PostgreSQL, as a user that it runs as.
-    fn run(&self, program: &str, arguments: &[&str]) {
-        let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
-        let program = self.bin.join(program);
-        let mut command = Command::new(if is_root { "setpriv".into() } else { program.clone() });
-        if is_root {
-            command.args(["--reuid=postgres", "--regid=postgres", "--init-groups"]).arg(program);
-        }
-        let command = command.current_dir("/").arg("-D").arg(&self.data).args(arguments);
+    /// Makes its files from those of the primary.
+    fn copy(&self, primary: &Cluster) {
+        let script = "
+            cp -a \"$1/data\" \"$2\"
+            echo \"primary_conninfo = '$3'\" >>\"$2/postgresql.auto.conf\"
+            : >\"$2/standby.signal\"";
+        let mut shell = as_its_user("sh".into());
+        shell.args(["-ec", script, "copy"]).arg(&self.socket_dir).arg(&self.data);
+        self.run(shell.arg(primary.connection_string("postgres")));
+    }
+
+    fn run(&self, command: &mut Command) {
         // A server that is started keeps what it is given, so it is given no pipe.
         let log = self.socket_dir.join("standby.said");
         let said = fs::File::create(&log).unwrap();
-        let status = command.stdout(said.try_clone().unwrap()).stderr(said).status().unwrap();
+        let command = command.current_dir("/").stdout(said.try_clone().unwrap()).stderr(said);
+        let status = command.status().unwrap();
         assert!(status.success(), "{command:?}: {}", fs::read_to_string(&log).unwrap());
     }
 
     fn pg_ctl(&self, arguments: &[&str]) {
-        self.run("pg_ctl", arguments);
+        let mut command = as_its_user(self.bin.join("pg_ctl"));
+        self.run(command.arg("-D").arg(&self.data).args(arguments));
     }
 
     fn start(&self) {
@@ -116,6 +121,17 @@ impl Standby {
     fn stop(&self) {
         self.pg_ctl(&["-w", "-m", "immediate", "stop"]);
     }
+}
+
+/// A program as a user that PostgreSQL runs as.
+fn as_its_user(program: PathBuf) -> Command {
+    let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    if !is_root {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=postgres", "--regid=postgres", "--init-groups"]).arg(program);
+    command
 }
 
 impl Drop for Standby {

@@ -11,7 +11,10 @@ umask 077
 
 init() {
     mkdir "$folder" && cd "$folder" &&
-        "$bin/initdb" -D "$data" -U postgres -A trust --encoding=UTF8 --locale=C --no-sync
+        "$bin/initdb" -D "$data" -U postgres -A trust --encoding=UTF8 --locale=C --no-sync || return
+    for guest in $1; do
+        echo "host all all $guest/32 trust" >>"$data/pg_hba.conf"
+    done
 }
 
 start() {

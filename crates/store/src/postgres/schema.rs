@@ -1,0 +1,216 @@
+//! Brings the schema up to date, on a connection of its own and in one transaction.
+//!
+//! Two versions may serve one database while it is upgraded: so an older program serves a newer schema that says
+//! it can, and a step after which older programs cannot serve waits until none of them does. Whoever waits for
+//! the server waits for a bounded time, also here.
+
+use std::{future::Future, pin::pin, time::Duration};
+
+use tokio::time::{Instant, sleep, timeout};
+use tokio_postgres::{Client, Transaction, types::ToSql};
+
+use super::{
+    Failure,
+    open::{Options, quoted},
+    partitions,
+    pool::Connector,
+    wake,
+};
+use crate::{
+    Error,
+    migrate::{Migration, missing_if_served},
+};
+
+/// The first part of all our advisory locks.
+pub(super) const LOCK_CLASS: i32 = 0x57_4c_41_53;
+
+/// How long others are waited for that migrate.
+const OTHERS_MAX: Duration = Duration::from_secs(60);
+
+/// How often it is tried.
+const OTHERS_POLL: Duration = Duration::from_millis(20);
+
+/// The longest that one step may take: it may rewrite a large table.
+const STEP_MAX: Duration = Duration::from_secs(3600);
+
+/// Makes the schema if it is not there, and runs the steps that it lacks. It gives back the lock of its feed.
+pub(super) async fn bring_up_to_date(
+    options: &Options,
+    connector: &Connector,
+    migrations: &[Migration],
+) -> Result<(i32, i32), Error> {
+    let connected = connector.alone(&options.config, || {}).await;
+    let (mut client, task) = connected.map_err(|failure| options.cannot_open(failure))?;
+    let done = migrate(&mut client, options, connector, migrations).await;
+    task.abort();
+    done
+}
+
+async fn migrate(
+    client: &mut Client,
+    options: &Options,
+    connector: &Connector,
+    migrations: &[Migration],
+) -> Result<(i32, i32), Error> {
+    check_server(client, options).await?;
+    let transaction = told(options, client.transaction()).await?;
+    let upgrade = Upgrade { transaction, options, connector };
+    upgrade.lock().await?;
+    upgrade.make_schema().await?;
+    let (found, served_from) = upgrade.standing().await?;
+    let missing = missing_if_served(migrations, found, served_from)?;
+    upgrade.check_others(found, missing).await?;
+    for migration in missing {
+        upgrade.run(migration).await?;
+    }
+    let id = upgrade.id().await?;
+    told(options, partitions::ensure(&upgrade.transaction)).await?;
+    told(options, upgrade.transaction.commit()).await?;
+    Ok((LOCK_CLASS, id))
+}
+
+/// An answer, in the time that the options give to all calls.
+async fn told<T>(
+    options: &Options,
+    call: impl Future<Output = Result<T, tokio_postgres::Error>>,
+) -> Result<T, Error> {
+    told_within(options.deadline, options, call).await
+}
+
+async fn told_within<T>(
+    most: Duration,
+    options: &Options,
+    call: impl Future<Output = Result<T, tokio_postgres::Error>>,
+) -> Result<T, Error> {
+    let told = match timeout(most, call).await {
+        Ok(told) => told.map_err(Failure::from),
+        Err(_) => Err(Failure::TimedOut(most)),
+    };
+    told.map_err(|failure| match failure.into_error() {
+        Error::Unavailable(source) | Error::Contradiction(source) => options.cannot_open(source),
+        other => options.cannot_open(other),
+    })
+}
+
+const SERVER: &str =
+    "SELECT current_setting('server_version_num')::int, current_setting('server_encoding')";
+
+async fn check_server(client: &Client, options: &Options) -> Result<(), Error> {
+    let facts = told(options, client.query_one(SERVER, &[])).await?;
+    let (version, encoding): (i32, &str) = (facts.get(0), facts.get(1));
+    if version < 130_000 {
+        return Err(options.cannot_open("PostgreSQL 13 or newer is needed"));
+    }
+    if encoding != "UTF8" {
+        let why = format!("the database is encoded in {encoding}, and has to be in UTF8");
+        return Err(options.cannot_open(why));
+    }
+    Ok(())
+}
+
+/// The transaction in which everything is done.
+struct Upgrade<'a> {
+    transaction: Transaction<'a>,
+    options: &'a Options,
+    connector: &'a Connector,
+}
+
+const TRY_LOCK: &str = "SELECT pg_try_advisory_xact_lock($1, hashtext($2))";
+
+impl Upgrade<'_> {
+    /// Whoever comes second waits until the first is done, and then finds nothing to do. It asks again and again,
+    /// so that a server that waits can be told from one that has fallen silent.
+    async fn lock(&self) -> Result<(), Error> {
+        let Self { transaction, options, .. } = self;
+        told(options, transaction.batch_execute("SET LOCAL lock_timeout = '60s'")).await?;
+        let (begun, class) = (Instant::now(), LOCK_CLASS + 1);
+        loop {
+            let values: [&(dyn ToSql + Sync); 2] = [&class, &options.schema];
+            if told(options, transaction.query_one(TRY_LOCK, &values)).await?.get(0) {
+                return Ok(());
+            }
+            if begun.elapsed() > OTHERS_MAX {
+                return Err(options.cannot_open("another node has been migrating for a minute"));
+            }
+            sleep(OTHERS_POLL).await;
+        }
+    }
+
+    /// Whoever may not make schemas can use one that was made for them.
+    async fn make_schema(&self) -> Result<(), Error> {
+        let Self { transaction, options, .. } = self;
+        let schema = quoted(&options.schema).unwrap_or_default();
+        let sql = "SELECT to_regnamespace($1) IS NOT NULL";
+        if told(options, transaction.query_one(sql, &[&schema])).await?.get(0) {
+            return Ok(());
+        }
+        told(options, transaction.batch_execute(&format!("CREATE SCHEMA {schema}"))).await
+    }
+
+    /// The newest step that was run, and the oldest whose programs can still serve.
+    async fn standing(&self) -> Result<(u32, u32), Error> {
+        let Self { transaction, options, .. } = self;
+        let sql = "SELECT to_regclass('meta') IS NOT NULL";
+        if !told(options, transaction.query_one(sql, &[])).await?.get::<_, bool>(0) {
+            return Ok((0, 0));
+        }
+        let sql = "SELECT name, value FROM meta WHERE name IN ('schema', 'schema_served_by')";
+        let (mut found, mut served_from) = (0, u32::MAX);
+        for row in told(options, transaction.query(sql, &[])).await? {
+            let number = row.get::<_, &str>(1).parse().unwrap_or(u32::MAX);
+            match row.get(0) {
+                "schema" => found = number,
+                _ => served_from = number,
+            }
+        }
+        Ok((found, served_from))
+    }
+
+    /// Nodes that were started before and cannot serve after these steps have to be stopped first. One that has
+    /// just lost its connection is not seen here: so stop the old ones, and do not rely on this.
+    async fn check_others(&self, found: u32, missing: &[Migration]) -> Result<(), Error> {
+        let Self { transaction, options, .. } = self;
+        if found == 0 || missing.iter().all(|migration| migration.served_from <= found) {
+            return Ok(());
+        }
+        let (class, id) = wake::listeners_lock((LOCK_CLASS, self.id().await?));
+        let alone = "SELECT pg_try_advisory_xact_lock($1, $2)";
+        if told(options, transaction.query_one(alone, &[&class, &id])).await?.get(0) {
+            return Ok(());
+        }
+        Err(options.cannot_open(
+            "nodes of an older version serve this store, and could not after it is migrated: \
+             stop them, then start this version again",
+        ))
+    }
+
+    async fn run(&self, migration: &Migration) -> Result<(), Error> {
+        let Self { transaction, options, connector } = self;
+        let step = told_within(STEP_MAX, options, transaction.batch_execute(migration.sql));
+        let mut step = pin!(step);
+        loop {
+            if let Ok(done) = timeout(options.deadline, &mut step).await {
+                done?;
+                break;
+            }
+            // It may take long. Meanwhile a server that lives takes other connections.
+            let other = connector.alone(&options.config, || {}).await;
+            other.map_err(|failure| options.cannot_open(failure))?.1.abort();
+        }
+        let note = "
+            INSERT INTO meta (name, value) VALUES ('schema', $1), ('schema_served_by', $2)
+            ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+        let (number, from) = (migration.number.to_string(), migration.served_from.to_string());
+        told(options, transaction.execute(note, &[&number, &from])).await.map(drop)
+    }
+
+    /// The number of this store in advisory locks.
+    async fn id(&self) -> Result<i32, Error> {
+        let sql = "SELECT 'meta'::regclass::oid::bigint";
+        let id: i64 = told(self.options, self.transaction.query_one(sql, &[])).await?.get(0);
+        Ok(u32::try_from(id).unwrap_or_default().cast_signed())
+    }
+}
+
+#[cfg(test)]
+mod tests;

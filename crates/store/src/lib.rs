@@ -41,8 +41,26 @@ pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Se
 /// What each write of a batch is told, in the order asked.
 pub type Replies = Vec<Result<Reply, windlass_kernel::Refusal>>;
 
+/// How many commits a store can use at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overlap {
+    /// How many at the most.
+    pub commits_max: usize,
+    /// How many writes a commit should have to set out while another is on its way. A smaller one takes the
+    /// disk as long: it had better grow until the way is free.
+    pub writes_min: u32,
+}
+
+impl Overlap {
+    /// One after the other.
+    pub const NONE: Self = Self { commits_max: 1, writes_min: 1 };
+}
+
 /// A place where jobs are kept.
 pub trait Store: Send + Sync {
+    /// How many commits it can use at the same time. More are in order, and gain nothing.
+    fn overlap(&self) -> Overlap;
+
     /// Writes a batch in one transaction. When it answers, the answers are durable.
     ///
     /// What users have put into the inbox comes first, also with a batch that is empty.

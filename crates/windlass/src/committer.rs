@@ -1,8 +1,8 @@
 //! The Committer: groups writes that come at the same time into one transaction.
 //!
-//! While one batch is being written, whatever arrives waits; then all of that is the next batch. There is
-//! no sleep and no timer: alone, a write is a transaction of its own and waits for nothing; in a crowd,
-//! hundreds share one.
+//! While one batch is being written, whatever arrives waits; then all of that is the next batch, or earlier if
+//! it has become many and the store can use a second one. There is no sleep and no timer: alone, a write is a
+//! transaction of its own and waits for nothing; in a crowd, hundreds share one.
 //!
 //! Always true here:
 //! - An answer comes after the store's commit has returned, and each write gets exactly one, also when
@@ -41,11 +41,12 @@ use self::{
     flying::Flying,
     queue::{Batch, Entry, Queue, Sender},
 };
-use windlass_store::{Error, Store, Write};
+use windlass_store::{Error, Overlap, Store, Write};
 
 /// The bounds of a Committer.
 ///
-/// A write counts as one, and as one more for each 4 KiB of payload. A bound of zero counts as one.
+/// A write counts as one, and as one more for each 4 KiB of payload; a claim counts for as many jobs as it
+/// wants. A bound of zero counts as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// How much one transaction takes. The first write of each lane is taken whatever it counts.
@@ -53,14 +54,11 @@ pub struct Config {
     /// How much may wait in each of the two lanes: what holders of leases say, and everything else. A
     /// write that counts for more takes the whole room.
     pub queue_max: u32,
-    /// How many transactions are on their way at the same time. SQLite writes one at a time; a server uses
-    /// its processors while it waits for the disk.
-    pub in_flight: usize,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { batch_max: 1000, queue_max: 10_000, in_flight: 1 }
+        Self { batch_max: 1000, queue_max: 10_000 }
     }
 }
 
@@ -68,15 +66,16 @@ impl Default for Config {
 pub struct Committer {
     store: Arc<dyn Store>,
     queue: Arc<Queue>,
-    in_flight: usize,
+    overlap: Overlap,
 }
 
 impl Committer {
     /// A Committer in front of this store.
     pub fn new(store: Arc<dyn Store>, config: Config) -> Self {
         let (batch_max, queue_max) = (config.batch_max.max(1), config.queue_max.max(1));
-        let in_flight = config.in_flight.max(1);
-        Self { store, queue: Queue::new(Config { batch_max, queue_max, in_flight }), in_flight }
+        let overlap = store.overlap();
+        let queue = Queue::new(Config { batch_max, queue_max }, overlap.commits_max > 1);
+        Self { store, queue, overlap }
     }
 
     /// A way to submit writes.
@@ -100,18 +99,20 @@ impl Committer {
     }
 
     async fn commit_all(&self) -> Result<(), Arc<Error>> {
-        if self.in_flight == 1 {
-            while let Some(batch) = self.queue.next_batch().await {
+        let Overlap { commits_max, writes_min } = self.overlap;
+        if commits_max <= 1 {
+            while let Some(batch) = self.queue.next_batch(0).await {
                 self.ended(self.commit(batch).await)?;
             }
             return Ok(());
         }
         let mut flying = Flying::default();
         loop {
+            let least = if flying.is_empty() { 0 } else { writes_min };
             tokio::select! {
                 biased;
                 landed = flying.next(), if !flying.is_empty() => self.ended(landed)?,
-                batch = self.queue.next_batch(), if flying.len() < self.in_flight => match batch {
+                batch = self.queue.next_batch(least), if flying.len() < commits_max => match batch {
                     Some(batch) => flying.add(self.commit(batch)),
                     None => break,
                 },

@@ -62,7 +62,7 @@ use self::{
     work::Held,
 };
 use crate::{
-    Error, Replies, Store, StoreFuture, Write,
+    Error, Overlap, Replies, Store, StoreFuture, Write,
     read::{
         Cursor, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page, Pruned,
         SessionView,
@@ -100,9 +100,6 @@ struct Inner {
 }
 
 impl Postgres {
-    /// How many commits of one node are worth having on their way at the same time.
-    pub const COMMITS_IN_FLIGHT: usize = 2;
-
     /// Connects, brings the schema up to date and starts to listen.
     pub async fn open(options: Options) -> Result<Self, Error> {
         let thread = Thread::start()?;
@@ -252,6 +249,11 @@ impl Inner {
 }
 
 impl Store for Postgres {
+    /// The server works on one commit while another waits for the disk or for the line.
+    fn overlap(&self) -> Overlap {
+        Overlap { commits_max: 2, writes_min: 1 }
+    }
+
     fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {
         self.ask(|inner| async move { inner.commit(&writes).await })
     }

@@ -53,7 +53,7 @@ use self::{
     writer_thread::WriterThread,
 };
 use crate::{
-    Error, Replies, Store, StoreFuture, Write,
+    Error, Overlap, Replies, Store, StoreFuture, Write,
     read::{
         Cursor, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page, Pruned,
         SessionView,
@@ -87,9 +87,6 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// How many commits are worth having on their way at once: one is decided while another is written.
-    pub const COMMITS_IN_FLIGHT: usize = 2;
-
     /// Opens the file, brings its schema up to date and starts the writer.
     pub fn open(options: Options) -> Result<Self, Error> {
         let opened = open::open(&options.path, options.address.as_deref())?;
@@ -131,6 +128,11 @@ impl Sqlite {
 }
 
 impl Store for Sqlite {
+    /// One commit is decided while another is written.
+    fn overlap(&self) -> Overlap {
+        Overlap { commits_max: 2, writes_min: 64 }
+    }
+
     fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {
         Box::pin(self.writer.commit(writes))
     }

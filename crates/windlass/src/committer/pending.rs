@@ -142,6 +142,16 @@ impl<T> Pending<T> {
         self.flying.clear();
     }
 
+    /// Does all that waits cost this much? It looks no further than it has to.
+    pub(super) fn costs_at_least(&self, least: u32) -> bool {
+        let mut cost: u32 = 0;
+        least == 0
+            || self.lease.iter().chain(&self.bulk).any(|waiting| {
+                cost = cost.saturating_add(waiting.cost);
+                cost >= least
+            })
+    }
+
     /// Does nothing wait?
     pub(super) fn is_empty(&self) -> bool {
         self.lease.is_empty() && self.bulk.is_empty()

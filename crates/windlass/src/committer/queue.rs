@@ -55,6 +55,8 @@ pub(super) struct Queue {
     lease_room: Semaphore,
     bulk_room: Semaphore,
     config: Config,
+    /// Several batches may be on their way at once.
+    overlaps: bool,
 }
 
 #[derive(Debug)]
@@ -66,11 +68,11 @@ struct State {
 }
 
 impl Queue {
-    pub(super) fn new(config: Config) -> Arc<Self> {
+    pub(super) fn new(config: Config, overlaps: bool) -> Arc<Self> {
         let room = || Semaphore::new(config.queue_max as usize);
         let state = State { pending: Pending::new(config.batch_max), woken: false, closed: false };
         let (state, changed) = (Mutex::new(state), Notify::new());
-        Arc::new(Self { state, changed, lease_room: room(), bulk_room: room(), config })
+        Arc::new(Self { state, changed, lease_room: room(), bulk_room: room(), config, overlaps })
     }
 
     /// Accepts a group of writes of one lane, in order, as soon as there is room for all of them. If the
@@ -118,11 +120,11 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    /// The next batch, as soon as anything waits; an empty one if the queue was woken. None, once the queue
-    /// is closed and empty.
+    /// The next batch, as soon as anything waits that costs at least so much together; at once if the queue was
+    /// woken, even if nothing waits. None, once the queue is closed and empty.
     ///
     /// Dropping the future takes nothing.
-    pub(super) async fn next_batch(&self) -> Option<Batch> {
+    pub(super) async fn next_batch(&self, least: u32) -> Option<Batch> {
         loop {
             // Whoever was just answered, or came together with the first, gets a turn before: then their
             // next writes share this transaction. Nobody waits for anybody who is not about to run. Two
@@ -132,8 +134,12 @@ impl Queue {
             let (batch, woken, is_over) = {
                 let mut state = self.lock();
                 let woken = std::mem::take(&mut state.woken);
-                let batch = state.pending.next_batch();
-                if self.config.in_flight > 1 {
+                let batch = if woken || state.pending.costs_at_least(least) {
+                    state.pending.next_batch()
+                } else {
+                    Vec::new()
+                };
+                if self.overlaps {
                     state.pending.take_off(&batch);
                 }
                 let is_over = state.closed && state.pending.is_empty();
@@ -199,8 +205,8 @@ impl Queue {
             let of_lane = batch.iter().filter(|waiting| waiting.lane == lane);
             self.room(lane).add_permits(of_lane.map(|waiting| waiting.cost as usize).sum());
         }
-        let is_alone = self.config.in_flight == 1;
-        let jobs = batch.iter().filter(|_| !is_alone).flat_map(|it| it.jobs).flatten().collect();
+        let jobs =
+            batch.iter().filter(|_| self.overlaps).flat_map(|it| it.jobs).flatten().collect();
         Batch { jobs, entries: batch.into_iter().map(|waiting| waiting.item).collect() }
     }
 
@@ -251,10 +257,14 @@ impl Group {
 const BYTES_PER_COST: usize = 4096;
 
 /// A write counts as one, and as one more for each 4 KiB of payload, so that one number bounds both
-/// how many writes wait and how much memory they hold.
+/// how many writes wait and how much memory they hold. A claim changes as many jobs as it wants.
 fn cost(write: &Write) -> u32 {
     let size = |payload: Option<&Payload>| payload.map_or(0, |payload| payload.as_str().len());
-    let Write::Op { op, .. } = write else { return 1 };
+    let op = match write {
+        Write::Op { op, .. } => op,
+        Write::Claim(wanted) => return u32::try_from(wanted.max).unwrap_or(u32::MAX).max(1),
+        Write::RenewSession { .. } => return 1,
+    };
     let bytes = match op {
         Op::Enqueue(op) => size(Some(&op.new.payload)),
         Op::Requeue(op) => size(op.payload.as_ref()),

@@ -7,7 +7,7 @@ use std::sync::{
 
 use windlass_kernel::{Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention};
 use windlass_store::{
-    Replies, Store, StoreFuture, Write,
+    Overlap, Replies, Store, StoreFuture, Write,
     read::{
         Cursor, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page, Pruned,
         SessionView,
@@ -30,6 +30,10 @@ pub(super) struct Counted {
 }
 
 impl Store for Counted {
+    fn overlap(&self) -> Overlap {
+        self.store.overlap()
+    }
+
     fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {
         Box::pin(async move {
             let replies = self.store.commit(writes).await?;

@@ -11,7 +11,7 @@ use std::{
 };
 
 use tempfile::TempDir;
-use windlass::{Ids, clock, committer::Config};
+use windlass::{Ids, clock};
 use windlass_store::{
     Store,
     postgres::{self, Postgres},
@@ -136,18 +136,6 @@ impl Database {
             }
             Database::Schema(options) => Ok(Arc::new(Postgres::open((**options).clone()).await?)),
         }
-    }
-
-    /// The Committer that suits it.
-    pub(super) fn committer(&self) -> Config {
-        let in_flight = match self {
-            Database::File(_) => std::env::var("INF")
-                .ok()
-                .and_then(|x| x.parse().ok())
-                .unwrap_or(Sqlite::COMMITS_IN_FLIGHT),
-            Database::Schema(_) => Postgres::COMMITS_IN_FLIGHT,
-        };
-        Config { in_flight, ..Config::default() }
     }
 
     /// What it takes on the disk, with its write-ahead log if that is its own.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::{sync::oneshot, task::JoinHandle};
-use windlass::{Committer, Handle, SubmitError};
+use windlass::{Committer, Handle, SubmitError, committer::Config};
 use windlass_store::Error as StoreError;
 
 use super::{
@@ -24,7 +24,7 @@ impl Rig {
     pub(super) async fn open(database: &Database) -> Result<Self, Error> {
         let commits = Commits::default();
         let store = Counted { store: database.open().await?, commits: commits.clone() };
-        let committer = Committer::new(Arc::new(store), database.committer());
+        let committer = Committer::new(Arc::new(store), Config::default());
         let handle = committer.handle();
         let (stop, stopped) = oneshot::channel();
         let committing = tokio::spawn(committer.run(async {

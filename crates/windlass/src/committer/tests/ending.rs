@@ -8,8 +8,7 @@ use crate::committer::{Committer, Config, SubmitError};
 #[tokio::test]
 async fn shutdown_commits_what_was_accepted_and_accepts_no_more() {
     let store = Fake::shut();
-    let (handle, shutdown, ended) =
-        start_until(&store, Config { batch_max: 2, queue_max: 5, in_flight: 1 });
+    let (handle, shutdown, ended) = start_until(&store, Config { batch_max: 2, queue_max: 5 });
     let first = handle.try_submit(enqueue(0, 0)).unwrap();
     store.begins().await;
     let tickets: Vec<_> =
@@ -47,8 +46,7 @@ async fn an_idle_committer_ends_at_once() {
 #[tokio::test]
 async fn a_stopped_store_ends_the_committer_and_everybody_is_told() {
     let store = Fake::judging_shut(|_| Err(Error::Stopped("the disk failed".to_owned())));
-    let (handle, _shutdown, ended) =
-        start_until(&store, Config { batch_max: 2, queue_max: 10, in_flight: 1 });
+    let (handle, _shutdown, ended) = start_until(&store, Config { batch_max: 2, queue_max: 10 });
     let first = handle.try_submit(enqueue(0, 0)).unwrap();
     store.begins().await;
     let others = [enqueue(1, 1), settle(2, 2), cancel(2, 3), renew(4), enqueue(5, 5)]

@@ -4,7 +4,7 @@ use std::{
     future::pending,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicUsize, Ordering::SeqCst},
     },
 };
 
@@ -18,7 +18,7 @@ use windlass_kernel::{
     ops::{Cancel, Enqueue, NewJob, Outcome, Requeue, Settle},
 };
 use windlass_store::{
-    Error, Replies, Reply, Store, StoreFuture, Write,
+    Error, Overlap, Replies, Reply, Store, StoreFuture, Write,
     read::{
         Cursor, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page, Pruned,
         SessionView,
@@ -37,7 +37,8 @@ pub(super) struct Fake {
     batches: Mutex<Vec<Vec<u32>>>,
     /// The marks that were written, in order.
     pub durable: Mutex<Vec<u32>>,
-    in_flight: AtomicBool,
+    overlap: Overlap,
+    in_flight: AtomicUsize,
     /// One permit for each commit that has begun.
     begun: Semaphore,
     /// A commit takes one permit before it ends.
@@ -53,27 +54,33 @@ impl Fake {
 
     /// Commits everything, each batch when it is let through.
     pub(super) fn shut() -> Arc<Self> {
-        Self::new(0, Box::new(|writes| Ok(echo(writes))))
+        Self::shut_with(Overlap::NONE)
+    }
+
+    /// The same, and it can use several commits at once.
+    pub(super) fn shut_with(overlap: Overlap) -> Arc<Self> {
+        Self::new(0, overlap, Box::new(|writes| Ok(echo(writes))))
     }
 
     /// Decides each batch like this, at once.
     pub(super) fn judging(
         judge: impl Fn(&[Write]) -> Result<Replies, Error> + Send + Sync + 'static,
     ) -> Arc<Self> {
-        Self::new(Semaphore::MAX_PERMITS, Box::new(judge))
+        Self::new(Semaphore::MAX_PERMITS, Overlap::NONE, Box::new(judge))
     }
 
     /// Decides each batch like this, when it is let through.
     pub(super) fn judging_shut(
         judge: impl Fn(&[Write]) -> Result<Replies, Error> + Send + Sync + 'static,
     ) -> Arc<Self> {
-        Self::new(0, Box::new(judge))
+        Self::new(0, Overlap::NONE, Box::new(judge))
     }
 
-    fn new(gate: usize, judge: Judge) -> Arc<Self> {
+    fn new(gate: usize, overlap: Overlap, judge: Judge) -> Arc<Self> {
         let (begun, gate) = (Semaphore::new(0), Semaphore::new(gate));
         let (batches, durable) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { batches, durable, in_flight: AtomicBool::new(false), begun, gate, judge })
+        let in_flight = AtomicUsize::new(0);
+        Arc::new(Self { batches, durable, overlap, in_flight, begun, gate, judge })
     }
 
     /// Waits until one more commit has begun.
@@ -123,18 +130,23 @@ pub(super) fn store_error(answer: Result<Reply, SubmitError>) -> String {
 }
 
 impl Store for Fake {
+    fn overlap(&self) -> Overlap {
+        self.overlap
+    }
+
     fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {
         Box::pin(async move {
             self.batches.lock().unwrap().push(writes.iter().map(mark_of).collect());
             self.begun.add_permits(1);
-            assert!(!self.in_flight.swap(true, SeqCst), "two transactions at once");
+            let before = self.in_flight.fetch_add(1, SeqCst);
+            assert!(before < self.overlap.commits_max, "too many transactions at once");
             race_point();
             self.gate.acquire().await.unwrap().forget();
             let replies = (self.judge)(&writes);
             if replies.is_ok() {
                 self.durable.lock().unwrap().extend(writes.iter().map(mark_of));
             }
-            self.in_flight.store(false, SeqCst);
+            self.in_flight.fetch_sub(1, SeqCst);
             race_point();
             replies
         })

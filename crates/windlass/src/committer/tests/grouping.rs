@@ -4,6 +4,7 @@ use std::future::poll_fn;
 
 use super::fake::*;
 use crate::committer::{Config, SubmitError};
+use windlass_store::Overlap;
 
 #[tokio::test]
 async fn alone_a_write_is_a_commit_and_waits_for_nothing() {
@@ -31,6 +32,34 @@ async fn what_comes_during_a_commit_is_the_next_batch() {
         assert_eq!(echoed(ticket.await), mark);
     }
     assert_eq!(store.batches(), [vec![0], (1..=500).collect()]);
+}
+
+#[tokio::test]
+async fn a_second_commit_sets_out_when_it_has_become_many() {
+    let store = Fake::shut_with(Overlap { commits_max: 2, writes_min: 3 });
+    let handle = start(&store, Config::default());
+    let submit = |mark: u32| handle.try_submit(enqueue(u128::from(mark), mark)).unwrap();
+    let mut tickets = vec![submit(0)];
+    store.begins().await;
+    tickets.extend([submit(1), submit(2)]);
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(store.batches(), [[0]], "two are too few to set out");
+    tickets.push(submit(3));
+    store.begins().await;
+    // Two are on their way, and no more fit. Then one has landed, and it is not the last.
+    tickets.extend([submit(4), submit(5), submit(6)]);
+    store.let_through(1);
+    store.begins().await;
+    assert_eq!(store.batches(), [vec![0], vec![1, 2, 3], vec![4, 5, 6]]);
+    // When nothing is on its way, one is enough.
+    store.let_through(2);
+    for (ticket, mark) in tickets.into_iter().zip(0..) {
+        assert_eq!(echoed(ticket.await), mark);
+    }
+    store.let_through(1);
+    assert_eq!(echoed(submit(7).await), 7);
 }
 
 #[tokio::test]
@@ -64,7 +93,7 @@ async fn nothing_is_answered_before_the_commit_has_ended() {
 #[tokio::test]
 async fn a_batch_is_bounded_by_number_and_by_bytes() {
     let store = Fake::shut();
-    let handle = start(&store, Config { batch_max: 4, queue_max: 100, in_flight: 1 });
+    let handle = start(&store, Config { batch_max: 4, queue_max: 100 });
     let first = handle.try_submit(enqueue(0, 0)).unwrap();
     store.begins().await;
     let mut tickets = vec![first];
@@ -86,7 +115,7 @@ async fn a_batch_is_bounded_by_number_and_by_bytes() {
 #[tokio::test]
 async fn many_writes_keep_their_order_and_share_a_commit() {
     let store = Fake::open();
-    let handle = start(&store, Config { batch_max: 10, queue_max: 10, in_flight: 1 });
+    let handle = start(&store, Config { batch_max: 10, queue_max: 10 });
     let writes = (0..25).map(|mark| cancel(7, mark)).collect();
     let answers = handle.submit_many(writes).await;
     assert_eq!(answers.into_iter().map(echoed).collect::<Vec<_>>(), (0..25).collect::<Vec<_>>());
@@ -98,7 +127,7 @@ async fn many_writes_keep_their_order_and_share_a_commit() {
 #[tokio::test]
 async fn many_writes_of_both_lanes_keep_their_order_on_one_job() {
     let store = Fake::open();
-    let handle = start(&store, Config { batch_max: 3, queue_max: 4, in_flight: 1 });
+    let handle = start(&store, Config { batch_max: 3, queue_max: 4 });
     let write = |mark: u32| if mark.is_multiple_of(3) { settle(1, mark) } else { cancel(1, mark) };
     let answers = handle.submit_many((0..50).map(write).collect()).await;
     assert_eq!(answers.into_iter().map(echoed).collect::<Vec<_>>(), (0..50).collect::<Vec<_>>());
@@ -108,7 +137,7 @@ async fn many_writes_of_both_lanes_keep_their_order_on_one_job() {
 #[tokio::test]
 async fn leases_are_not_starved_by_a_flood_of_new_jobs() {
     let store = Fake::shut();
-    let handle = start(&store, Config { batch_max: 8, queue_max: 1000, in_flight: 1 });
+    let handle = start(&store, Config { batch_max: 8, queue_max: 1000 });
     drop(handle.try_submit(enqueue(0, 0)).unwrap());
     store.begins().await;
     for mark in 1..=1000 {
@@ -127,7 +156,7 @@ async fn leases_are_not_starved_by_a_flood_of_new_jobs() {
 #[tokio::test]
 async fn new_jobs_are_not_starved_by_a_flood_of_leases() {
     let store = Fake::shut();
-    let handle = start(&store, Config { batch_max: 16, queue_max: 1000, in_flight: 1 });
+    let handle = start(&store, Config { batch_max: 16, queue_max: 1000 });
     drop(handle.try_submit(enqueue(0, 0)).unwrap());
     store.begins().await;
     for mark in 1..=100 {
@@ -147,7 +176,7 @@ async fn new_jobs_are_not_starved_by_a_flood_of_leases() {
 #[tokio::test]
 async fn a_full_queue_makes_a_submitter_wait_and_says_so_to_who_will_not() {
     let store = Fake::shut();
-    let handle = start(&store, Config { batch_max: 2, queue_max: 2, in_flight: 1 });
+    let handle = start(&store, Config { batch_max: 2, queue_max: 2 });
     drop(handle.try_submit(enqueue(0, 0)).unwrap());
     store.begins().await;
     drop(handle.try_submit(enqueue(1, 1)).unwrap());

@@ -124,8 +124,7 @@ fn run(shutdown_early: bool) {
         let poisoned = writes.iter().any(|write| mark_of(write) == POISON);
         if poisoned { Err(Error::Contradiction("poison".into())) } else { Ok(echo(writes)) }
     });
-    let committer =
-        Committer::new(store.clone(), Config { batch_max: 3, queue_max: 2, in_flight: 1 });
+    let committer = Committer::new(store.clone(), Config { batch_max: 3, queue_max: 2 });
     let handle = committer.handle();
     let (shutdown, told) = oneshot::channel::<()>();
     let running = spawn(committer.run(async { told.await.unwrap_or(()) }));

@@ -65,6 +65,11 @@ const READY: &str = concat!(
      ORDER BY j.next_retry_at LIMIT $3 FOR UPDATE SKIP LOCKED) AS due"
 );
 
+/// The same claim may be asked for again while it is still on its way, perhaps by way of another node. The
+/// second waits for the first, and then finds what that was granted.
+const ONE_AT_A_TIME: &str =
+    "SELECT count(pg_advisory_xact_lock(claim)) FROM unnest($1::bigint[]) AS claim";
+
 impl<'a> Claims<'a> {
     /// The claims among these writes, and the way they go.
     pub(super) fn of(writes: &'a [Write], names: &Names) -> Self {
@@ -112,9 +117,21 @@ impl<'a> Claims<'a> {
         if self.wanted.is_empty() {
             return;
         }
+        asks.push(Ask::new(ONE_AT_A_TIME).with(self.locks()));
         if let Some(direct) = &self.direct {
             asks.push(direct.ask(now));
         }
+    }
+
+    /// A number for each claim, always in the same order, so that no two wait for each other.
+    fn locks(&self) -> Vec<i64> {
+        let number = |wanted: &&ClaimMany| {
+            let [.., a, b, c, d, e, f, g, h] = wanted.claim_id.as_u128().to_be_bytes();
+            i64::from_be_bytes([a, b, c, d, e, f, g, h])
+        };
+        let mut locks: Vec<i64> = self.wanted.iter().map(number).collect();
+        locks.sort_unstable();
+        locks
     }
 
     /// Takes the rows, which come in the order of the statements.
@@ -122,6 +139,7 @@ impl<'a> Claims<'a> {
         if self.wanted.is_empty() {
             return Ok(());
         }
+        rows.next();
         if let Some(direct) = &mut self.direct {
             direct.take(&rows.next().unwrap_or_default())?;
         }

@@ -4,7 +4,9 @@ use std::{sync::Arc, thread};
 
 use windlass_store::Store;
 
-use crate::common::{Backend, Home, START, TestStore, clock, enqueue, plain, runtime};
+use crate::common::{
+    Backend, Home, START, TestStore, claim_many, clock, enqueue, granted, plain, runtime, write,
+};
 
 #[test]
 fn of_several_nodes_that_promote_each_row_is_taken_by_one_and_in_its_order() {
@@ -37,4 +39,27 @@ fn promote(home: Arc<dyn Home>) -> thread::JoinHandle<()> {
             runtime.block_on(store.commit(Arc::default())).unwrap();
         }
     })
+}
+
+/// A worker that hears nothing asks again, by way of another node, while the first claim is on its way.
+#[test]
+fn the_same_claim_at_two_nodes_at_once_gets_the_same_leases() {
+    let test = TestStore::new(Backend::Postgres);
+    let other = test.home.open(clock(&Arc::new(START.into())), &test.runtime).unwrap();
+    let jobs = (1..=200).map(|number| write(enqueue(number, plain()))).collect();
+    assert!(test.commit(jobs).iter().all(Result::is_ok));
+    for claim in 1..=40 {
+        let ask = |store: &Arc<dyn Store>| {
+            let (store, claim) = (store.clone(), claim_many("w1", claim, 5));
+            test.runtime.spawn(async move { store.commit(vec![claim].into()).await })
+        };
+        let [mut one, mut two] = [ask(&test.store), ask(&other)].map(|asked| {
+            let replies = test.runtime.block_on(asked).unwrap().unwrap();
+            let granted = granted(replies[0].as_ref().unwrap());
+            granted.iter().map(|it| (it.job.id, it.job.epoch)).collect::<Vec<_>>()
+        });
+        one.sort();
+        two.sort();
+        assert_eq!((one.len(), &one), (5, &two), "claim {claim}");
+    }
 }

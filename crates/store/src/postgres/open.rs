@@ -145,7 +145,7 @@ pub(super) fn quoted(schema: &str) -> Option<String> {
 /// What each connection is told.
 ///
 /// A node that is cut off in the middle of a commit may have locked what all others wait for: its transaction
-/// ends before they give up.
+/// ends before they give up. One that is cut off in the middle of a message is found by keep-alives.
 ///
 /// All that we ask is served by an index, and a plan that was made while a table was small must not stay when
 /// it is large: so the planner is told not to look for anything else. The log is compressed by the quicker of
@@ -156,6 +156,7 @@ fn greeting(schema: &str) -> String {
          SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off;
          SET enable_mergejoin = off; SET jit = off; SET plan_cache_mode = force_generic_plan;
          SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '3s';
+         SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3;
          SELECT set_config('synchronous_commit', 'on', false)
              WHERE current_setting('synchronous_commit') = 'off';
          SELECT set_config(name, 'lz4', false) FROM pg_settings

@@ -212,17 +212,19 @@ struct Working {
 impl Working {
     fn run(mut self, tasks: &Receiver<Task>) {
         while let Ok(task) = tasks.recv() {
-            match task {
-                Task::Save(save) => {
-                    if !self.save(save) {
-                        break;
-                    }
-                    self.broken = self.fold_log().err();
+            let goes_on = match task {
+                Task::Save(save) => self.save(save),
+                Task::Run(work) => {
+                    work(&mut self.disk);
+                    true
                 }
-                Task::Run(work) => work(&mut self.disk),
                 Task::Close if self.broken.is_none() => return self.disk.mark.close(),
-                Task::Close => break,
+                Task::Close => false,
+            };
+            if !goes_on {
+                break;
             }
+            self.broken = self.broken.take().or_else(|| self.fold_log().err());
         }
         let connection = &self.disk.connection;
         let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);

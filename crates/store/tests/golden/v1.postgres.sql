@@ -9,6 +9,21 @@ SET xmloption = content;
 SET client_min_messages = warning;
 SET row_security = off;
 CREATE SCHEMA golden;
+CREATE FUNCTION golden.begin_at_once(commit_id uuid, now_at timestamp with time zone, is_our_clock boolean) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    INSERT INTO commits (id) VALUES (commit_id);
+    IF EXISTS (SELECT FROM inbox)
+        OR now_at < (SELECT at FROM feed ORDER BY first DESC LIMIT 1)
+        OR is_our_clock AND now_at NOT BETWEEN clock_timestamp() - interval '1 second'
+            AND clock_timestamp() + interval '10 milliseconds'
+    THEN
+        RAISE EXCEPTION 'this has to be looked at first' USING ERRCODE = 'WL001';
+    END IF;
+    -- After the insert, so that the transaction has its id.
+    RETURN nextval('log_seq');
+END $$;
 CREATE FUNCTION golden.enqueue(kind text, payload json DEFAULT 'null'::json, queue text DEFAULT 'default'::text, tenant text DEFAULT 'default'::text, priority integer DEFAULT 0, scheduled_at timestamp with time zone DEFAULT NULL::timestamp with time zone, idempotency_key text DEFAULT NULL::text, idempotency_scope text DEFAULT NULL::text, max_retries integer DEFAULT 3, timeout_ms bigint DEFAULT NULL::bigint, tags text[] DEFAULT '{}'::text[], principal text DEFAULT SESSION_USER) RETURNS text
     LANGUAGE plpgsql
     SET search_path TO 'golden'
@@ -60,13 +75,14 @@ BEGIN
         RAISE EXCEPTION 'expected % rows, found %', wanted, counted USING ERRCODE = 'WL001';
     END IF;
 END $$;
-CREATE FUNCTION golden.finish(new_seqs bigint[], new_tenants text[], new_counts integer[], new_events text[], now_at timestamp with time zone, new_claims uuid[], new_jobs uuid[], lock_class integer, lock_id integer) RETURNS void
+CREATE FUNCTION golden.finish(written bigint, wanted bigint, first_seq bigint, new_seqs bigint[], new_tenants text[], new_counts integer[], new_events text[], now_at timestamp with time zone, new_claims uuid[], new_jobs uuid[], lock_class integer, lock_id integer) RETURNS void
     LANGUAGE plpgsql
     AS $$
 BEGIN
+    PERFORM expect(written, wanted);
     INSERT INTO claims (id, at) SELECT v.id, now_at FROM unnest(new_claims) AS v (id);
     INSERT INTO log (seq, tenant, at, count, events)
-    SELECT v.seq, v.tenant, now_at, v.count, v.events
+    SELECT first_seq + v.seq, v.tenant, now_at, v.count, v.events
     FROM unnest(new_seqs, new_tenants, new_counts, new_events) AS v (seq, tenant, count, events);
     -- Held until the commit is durable: whoever comes next sees what was numbered before.
     PERFORM pg_advisory_xact_lock(lock_class, lock_id);
@@ -74,7 +90,7 @@ BEGIN
     PERFORM expect(count(*), 0) FROM pruned WHERE id = ANY(new_jobs);
     INSERT INTO feed (first, seq, count, at)
     SELECT coalesce((SELECT f.first + f.count FROM feed f ORDER BY f.first DESC LIMIT 1), 1)
-            + sum(v.count) OVER (ORDER BY v.place) - v.count, v.seq, v.count, now_at
+            + sum(v.count) OVER (ORDER BY v.place) - v.count, first_seq + v.seq, v.count, now_at
     FROM unnest(new_seqs, new_counts) WITH ORDINALITY AS v (seq, count, place);
 END $$;
 CREATE FUNCTION golden.job_id(id uuid) RETURNS text
@@ -398,29 +414,29 @@ COPY golden.claims (id, at) FROM stdin;
 00000000-0000-0000-0000-000000000002	2026-02-25 06:13:21+00
 \.
 COPY golden.commits (id, at) FROM stdin;
-7175919e-f197-fd88-4d80-7c935ce9fb88	2026-11-16 05:49:19.72329+00
-bfc2a3ad-e3fa-0736-f80e-3937b93a25ce	2026-11-16 05:49:19.783693+00
-4d5fc22c-cb07-d986-e95f-2eb9ddfeb27a	2026-11-16 05:49:19.810278+00
-dd1aae30-f812-ba38-dde1-b09f2f93af41	2026-11-16 05:49:19.828246+00
-6fb33f68-6662-84aa-1c3a-30fd473d0419	2026-11-16 05:49:19.840977+00
-ad14c525-9077-3d3f-9356-231780a9309a	2026-11-16 05:49:19.852172+00
-78bbb7ce-73fe-6366-1ef5-c0496202d44d	2026-11-16 05:49:19.871126+00
-4dc7137f-d07e-b356-3620-e8f874b34e7a	2026-11-16 05:49:19.900825+00
-2dbe2bf9-bdd0-3ead-5823-757b8dfa8fcc	2026-11-16 05:49:19.926162+00
-fbc2a187-c379-21aa-020b-1199a0c962d7	2026-11-16 05:49:19.960727+00
-ad97f80b-4fb0-bf8a-2161-f76e89117012	2026-11-16 05:49:19.972829+00
-47129642-a4b8-2af0-474c-7edfe72bf48e	2026-11-16 05:49:19.991632+00
-177bc7fb-e78d-8bbe-e86e-10ec826a31e7	2026-11-16 05:49:20.029095+00
-60337136-2972-abe3-729d-b782c2dcf542	2026-11-16 05:49:20.047081+00
-770c162a-3a8b-ae28-353e-e114e347f112	2026-11-16 05:49:20.071159+00
-33e021dc-74cc-2751-5258-2048ad3aa4bb	2026-11-16 05:49:20.082534+00
-0c86bcde-18c5-6889-8008-e46972c0e0f9	2026-11-16 05:49:20.096969+00
-88f9db7b-02a3-ae41-fe4d-6d95acb811ac	2026-11-16 05:49:20.106203+00
-8b627719-268e-f9b2-6eb2-c61dfd27f8cc	2026-11-16 05:49:20.125634+00
-864d3169-a22a-3e5d-3873-a6a5d3b100a1	2026-11-16 05:49:20.132605+00
-a46bfcbe-ad78-1345-6bcf-e24ff18e9ae3	2026-11-16 05:49:20.13839+00
-e8643ec3-5dab-ae8c-eb04-70b7c3143a23	2026-11-16 05:49:20.159081+00
-90c48f5d-874c-d330-aaea-f3c7445295b2	2026-11-16 05:49:20.261606+00
+e91d43ef-d6dc-6ac1-893c-fe1b46688538	2026-11-16 06:42:11.221607+00
+c65647e6-2391-f1b4-8185-5b400b051d17	2026-11-16 06:42:11.228464+00
+847b6bdb-653f-1124-6c72-f12ee849182f	2026-11-16 06:42:11.231614+00
+f45436ee-1e1b-fbd7-d90a-4eed4f36074a	2026-11-16 06:42:11.233876+00
+6e96f1cb-a359-a14c-1dfb-bad43de46d7d	2026-11-16 06:42:11.234791+00
+c7b0e28a-390a-6ef2-4036-f187d7a68ff6	2026-11-16 06:42:11.235738+00
+b650a814-acae-8b60-b094-3b1ebffd5212	2026-11-16 06:42:11.236712+00
+9be7d9e9-4120-57fc-fc2f-b79d97908f3e	2026-11-16 06:42:11.237635+00
+b352a5ae-80e9-f669-dc0f-0bcb5c75e8b9	2026-11-16 06:42:11.238544+00
+933f0dc7-44b3-a713-cb98-9d17123cb60d	2026-11-16 06:42:11.239355+00
+f93ae444-9f8d-4270-e102-a3d10e1d4d92	2026-11-16 06:42:11.240325+00
+0979501d-dd9a-84ce-5ef1-280f77fe7074	2026-11-16 06:42:11.243417+00
+3f83ed73-7110-ebbf-7cb4-cda26baf5258	2026-11-16 06:42:11.249816+00
+e78da261-5f00-51bf-8559-8d391d8d90f1	2026-11-16 06:42:11.252054+00
+68fee535-65dd-4200-c668-8a7a96e2b003	2026-11-16 06:42:11.253626+00
+db0d7b79-b007-a762-3cfa-4f3120be70af	2026-11-16 06:42:11.255344+00
+4ee16767-936a-5b63-4a6c-d52dedb6fb75	2026-11-16 06:42:11.25706+00
+d4cea4e9-3ab5-344e-9440-090a5c1925dd	2026-11-16 06:42:11.258914+00
+bb885560-81b4-8235-8551-678eb2b11d6f	2026-11-16 06:42:11.262676+00
+af31ba6e-649f-a470-1ee9-fe9aea87ec9d	2026-11-16 06:42:11.264311+00
+44b78c05-6ce0-9e70-1079-256fd8d163c8	2026-11-16 06:42:11.266308+00
+4ca75421-d68c-f553-ad5c-02601aa28414	2026-11-16 06:42:11.267612+00
+3f66b1b0-4372-3d7e-3035-06cb4214e233	2026-11-16 06:42:11.281439+00
 \.
 COPY golden.dlq_items (id, tenant, job_id, state, code, created_at, requeued_as, closed_at, letter) FROM stdin;
 00000000-0000-0000-0000-000000000008	acme	00000000-0000-0000-0000-000000000008	discard_requested	NO_SUCH_USER	2026-02-25 06:13:21+00	\N	\N	{"id":"dlq_00000000000000000000000008","tenant":"acme","job_id":"job_00000000000000000000000008","state":"discard_requested","why":"non_retryable_error","failure":{"code":"NO_SUCH_USER","message":"there is no such user","class":"permanent","retryable":false},"began_in":"running","attempt":1,"epoch":1,"payload_digest":"ade1a1c2a61af0f279a4978dfddcdb6acd33f5a8b61e62c5fd881e8a88a387bc","created_at":"2026-02-25T06:13:21Z","requeued_as":null,"discard_requested_by":"ann","discard_reason":"nobody needs it","closed_at":null}
@@ -505,12 +521,12 @@ COPY golden.log_0 (seq, tenant, at, count, events) FROM stdin;
 COPY golden.log_1 (seq, tenant, at, count, events) FROM stdin;
 \.
 COPY golden.meta (name, value) FROM stdin;
-store_id	82bb10a5-15de-4182-b002-034154dae64d
+store_id	80112524-7a01-48c2-a812-5e8051be8917
 incarnation	0
 feed_from	1
 schema	1
 schema_served_by	1
-server	7708642326169668527/00000001/5/16385
+server	7708655967763993553/00000001/5/16385
 \.
 COPY golden.outputs (id, attempt, result, remaining, stats) FROM stdin;
 00000000-0000-0000-0000-000000000004	1	{ "sent": 1 }	\N	{ "ms": 12 }

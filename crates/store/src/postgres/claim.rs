@@ -113,21 +113,22 @@ impl<'a> Claims<'a> {
 
     /// The statements, which [`Claims::take`] expects the rows of. A clock that is not the database's says
     /// what time it is.
-    pub(super) fn asks(&self, asks: &mut Vec<Ask>, now: Option<Timestamp>) {
+    pub(super) fn asks(&self, asks: &mut Vec<Ask>, schema: i32, now: Option<Timestamp>) {
         if self.wanted.is_empty() {
             return;
         }
-        asks.push(Ask::new(ONE_AT_A_TIME).with(self.locks()));
+        asks.push(Ask::new(ONE_AT_A_TIME).with(self.locks(schema)));
         if let Some(direct) = &self.direct {
             asks.push(direct.ask(now));
         }
     }
 
-    /// A number for each claim, always in the same order, so that no two wait for each other.
-    fn locks(&self) -> Vec<i64> {
+    /// A number for each claim, another in each schema of a database; always in the same order, so that no two
+    /// wait for each other.
+    fn locks(&self, schema: i32) -> Vec<i64> {
         let number = |wanted: &&ClaimMany| {
             let [.., a, b, c, d, e, f, g, h] = wanted.claim_id.as_u128().to_be_bytes();
-            i64::from_be_bytes([a, b, c, d, e, f, g, h])
+            i64::from_be_bytes([a, b, c, d, e, f, g, h]) ^ (i64::from(schema) << 32)
         };
         let mut locks: Vec<i64> = self.wanted.iter().map(number).collect();
         locks.sort_unstable();

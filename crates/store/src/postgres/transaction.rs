@@ -130,7 +130,7 @@ impl Try<'_> {
         }
         let opening = asks.len();
         first.asks(&mut asks);
-        claims.asks(&mut asks, clock);
+        claims.asks(&mut asks, store.feed_lock.1, clock);
         asks.push(Ask::new(MOMENT).with(Uuid(commit_id)).with(claims.ids()));
         let found = match run(client, &asks).await.map_err(Failure::from) {
             Err(error) if error.is_conflict_of("commits_pkey") => return Ok(Tried::WasDone),

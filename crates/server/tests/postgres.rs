@@ -28,6 +28,7 @@ fn every_workload_is_measured_and_nothing_is_left_behind() {
         let found: serde_json::Value = serde_json::from_slice(&run.stdout).expect("it prints JSON");
         let first = &found[0];
         assert_eq!((&first["workload"], &first["jobs"]), (&workload.into(), &40.into()));
+        assert_eq!(first["store"], "postgres");
         for figure in ["jobs_per_s", "p50_ms", "commits", "bytes_per_job"] {
             assert!(first[figure].as_f64().is_some_and(|it| it > 0.0), "{workload}: {figure}");
         }

@@ -103,10 +103,9 @@ CREATE UNIQUE INDEX jobs_task ON jobs (tenant, task_id, attempt) WHERE task_id I
 CREATE INDEX jobs_ready ON jobs (group_id, rank) WHERE state = 'queued' OR state = 'interrupted';
 -- Serves claims: the retries of a group, by the time they are due.
 CREATE INDEX jobs_retry ON jobs (group_id, next_retry_at) WHERE next_retry_at IS NOT NULL;
--- Serves recovery and renewal: what a session holds.
-CREATE INDEX jobs_leased ON jobs (lease_session) WHERE lease_session IS NOT NULL;
--- Serves claims: sessions that hold a job which has to be alone.
-CREATE INDEX jobs_alone ON jobs (lease_session) WHERE lease_session IS NOT NULL AND get_byte(lease, 48) = 1;
+-- Serves recovery and renewal: what a session holds; and claims: what of it has to be alone. One index for both,
+-- because each one is asked at every update.
+CREATE INDEX jobs_leased ON jobs (lease_session, get_byte(lease, 48)) WHERE lease_session IS NOT NULL;
 -- Serves timers.
 CREATE INDEX jobs_timer ON jobs (timer_at) WHERE timer_at IS NOT NULL;
 

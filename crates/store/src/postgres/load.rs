@@ -112,7 +112,7 @@ const TASK_JOBS: &str = "
 /// A job that named no task has no task row, and its own id may still be named as one.
 const OWN_TASKS: &str = "SELECT tenant, id, attempt, state FROM jobs WHERE id = ANY($1)";
 
-/// The columns of a session, and the jobs that it holds alone, served by the index `jobs_alone`.
+/// The columns of a session, and the jobs that it holds alone, served by the index `jobs_leased`.
 macro_rules! session_columns {
     () => {
         "id, worker, until, renewals, lapses_at, ARRAY(

@@ -251,7 +251,7 @@ impl Inner {
 impl Store for Postgres {
     /// The server works on one commit while another waits for the disk or for the line.
     fn overlap(&self) -> Overlap {
-        Overlap { commits_max: 2, writes_min: 1 }
+        Overlap { commits_max: 2, writes_min: 16 }
     }
 
     fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {

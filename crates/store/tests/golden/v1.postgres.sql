@@ -414,29 +414,29 @@ COPY golden.claims (id, at) FROM stdin;
 00000000-0000-0000-0000-000000000002	2026-02-25 06:13:21+00
 \.
 COPY golden.commits (id, at) FROM stdin;
-e91d43ef-d6dc-6ac1-893c-fe1b46688538	2026-11-16 06:42:11.221607+00
-c65647e6-2391-f1b4-8185-5b400b051d17	2026-11-16 06:42:11.228464+00
-847b6bdb-653f-1124-6c72-f12ee849182f	2026-11-16 06:42:11.231614+00
-f45436ee-1e1b-fbd7-d90a-4eed4f36074a	2026-11-16 06:42:11.233876+00
-6e96f1cb-a359-a14c-1dfb-bad43de46d7d	2026-11-16 06:42:11.234791+00
-c7b0e28a-390a-6ef2-4036-f187d7a68ff6	2026-11-16 06:42:11.235738+00
-b650a814-acae-8b60-b094-3b1ebffd5212	2026-11-16 06:42:11.236712+00
-9be7d9e9-4120-57fc-fc2f-b79d97908f3e	2026-11-16 06:42:11.237635+00
-b352a5ae-80e9-f669-dc0f-0bcb5c75e8b9	2026-11-16 06:42:11.238544+00
-933f0dc7-44b3-a713-cb98-9d17123cb60d	2026-11-16 06:42:11.239355+00
-f93ae444-9f8d-4270-e102-a3d10e1d4d92	2026-11-16 06:42:11.240325+00
-0979501d-dd9a-84ce-5ef1-280f77fe7074	2026-11-16 06:42:11.243417+00
-3f83ed73-7110-ebbf-7cb4-cda26baf5258	2026-11-16 06:42:11.249816+00
-e78da261-5f00-51bf-8559-8d391d8d90f1	2026-11-16 06:42:11.252054+00
-68fee535-65dd-4200-c668-8a7a96e2b003	2026-11-16 06:42:11.253626+00
-db0d7b79-b007-a762-3cfa-4f3120be70af	2026-11-16 06:42:11.255344+00
-4ee16767-936a-5b63-4a6c-d52dedb6fb75	2026-11-16 06:42:11.25706+00
-d4cea4e9-3ab5-344e-9440-090a5c1925dd	2026-11-16 06:42:11.258914+00
-bb885560-81b4-8235-8551-678eb2b11d6f	2026-11-16 06:42:11.262676+00
-af31ba6e-649f-a470-1ee9-fe9aea87ec9d	2026-11-16 06:42:11.264311+00
-44b78c05-6ce0-9e70-1079-256fd8d163c8	2026-11-16 06:42:11.266308+00
-4ca75421-d68c-f553-ad5c-02601aa28414	2026-11-16 06:42:11.267612+00
-3f66b1b0-4372-3d7e-3035-06cb4214e233	2026-11-16 06:42:11.281439+00
+37e43dcb-81fc-cf38-5ae9-4e354268eb54	2026-11-16 07:22:32.939783+00
+0c77ed66-8dd0-d9b4-43bb-0a0222514d43	2026-11-16 07:22:32.9518+00
+e70a6167-3626-413c-402b-36f38ba81ee6	2026-11-16 07:22:32.954808+00
+045233aa-99f4-2b9d-f9e0-e85e4d1df045	2026-11-16 07:22:32.95748+00
+5f1c5c1e-92ec-1f77-c448-a6816df65685	2026-11-16 07:22:32.95857+00
+46491ebe-cbe8-623f-cd62-f39c0b4d9813	2026-11-16 07:22:32.959497+00
+f91a34f7-fafe-fae8-5de7-09ace6355f8f	2026-11-16 07:22:32.960504+00
+a0eac074-4463-b613-a599-e9af34f69507	2026-11-16 07:22:32.961373+00
+571588a6-ec51-471f-892c-9cf687952678	2026-11-16 07:22:32.962293+00
+2c83d327-eb02-9fd1-fe28-30732fc3f8e9	2026-11-16 07:22:32.963177+00
+1a2e408c-e678-e2c8-8d78-e9fe2bd8b3b2	2026-11-16 07:22:32.964106+00
+9eab820f-b9f6-856d-79de-0314370de807	2026-11-16 07:22:32.96652+00
+f20ba715-3442-a9c8-015d-2439f4eaf291	2026-11-16 07:22:32.972627+00
+0e59f886-8003-e6cc-165b-d9593f0c67bd	2026-11-16 07:22:32.975101+00
+c5ba9140-3f95-42ac-10c2-adb7c580ba0e	2026-11-16 07:22:32.976838+00
+8275d4c7-d28f-1d5c-3640-491dea3b1758	2026-11-16 07:22:32.978601+00
+f8761985-0b75-1b62-2ba0-23c415cf895c	2026-11-16 07:22:32.980394+00
+420b4c35-252e-f47c-fa06-648b4bc654cc	2026-11-16 07:22:32.98232+00
+e3e65bfa-bf28-658d-cd2f-d98be99d6557	2026-11-16 07:22:32.98508+00
+f50be3e0-fc02-319e-2073-f97242a53743	2026-11-16 07:22:32.986722+00
+6c33cfa5-da9e-9060-aa9b-d3c2a50736a9	2026-11-16 07:22:32.989103+00
+d40e24bd-5a76-63ad-b5a8-11d34be97940	2026-11-16 07:22:32.990453+00
+f75d2f51-224c-694a-ab4e-b34c334030b3	2026-11-16 07:22:33.002941+00
 \.
 COPY golden.dlq_items (id, tenant, job_id, state, code, created_at, requeued_as, closed_at, letter) FROM stdin;
 00000000-0000-0000-0000-000000000008	acme	00000000-0000-0000-0000-000000000008	discard_requested	NO_SUCH_USER	2026-02-25 06:13:21+00	\N	\N	{"id":"dlq_00000000000000000000000008","tenant":"acme","job_id":"job_00000000000000000000000008","state":"discard_requested","why":"non_retryable_error","failure":{"code":"NO_SUCH_USER","message":"there is no such user","class":"permanent","retryable":false},"began_in":"running","attempt":1,"epoch":1,"payload_digest":"ade1a1c2a61af0f279a4978dfddcdb6acd33f5a8b61e62c5fd881e8a88a387bc","created_at":"2026-02-25T06:13:21Z","requeued_as":null,"discard_requested_by":"ann","discard_reason":"nobody needs it","closed_at":null}
@@ -521,12 +521,12 @@ COPY golden.log_0 (seq, tenant, at, count, events) FROM stdin;
 COPY golden.log_1 (seq, tenant, at, count, events) FROM stdin;
 \.
 COPY golden.meta (name, value) FROM stdin;
-store_id	80112524-7a01-48c2-a812-5e8051be8917
+store_id	a644a238-dfe4-4da5-ac4f-fed975f7241f
 incarnation	0
 feed_from	1
 schema	1
 schema_served_by	1
-server	7708655967763993553/00000001/5/16385
+server	7708666368703849476/00000001/5/16385
 \.
 COPY golden.outputs (id, attempt, result, remaining, stats) FROM stdin;
 00000000-0000-0000-0000-000000000004	1	{ "sent": 1 }	\N	{ "ms": 12 }
@@ -603,9 +603,8 @@ CREATE INDEX dlq_items_list ON golden.dlq_items USING btree (tenant, created_at,
 CREATE UNIQUE INDEX feed_seq ON golden.feed USING btree (seq);
 CREATE INDEX inbox_results_at ON golden.inbox_results USING btree (at, seq);
 CREATE INDEX inbox_results_job ON golden.inbox_results USING btree (job_id);
-CREATE INDEX jobs_alone ON golden.jobs USING btree (lease_session) WHERE ((lease_session IS NOT NULL) AND (get_byte(lease, 48) = 1));
 CREATE UNIQUE INDEX jobs_key ON golden.jobs USING btree (tenant, idempotency_scope, idempotency_key) WHERE (idempotency_key IS NOT NULL);
-CREATE INDEX jobs_leased ON golden.jobs USING btree (lease_session) WHERE (lease_session IS NOT NULL);
+CREATE INDEX jobs_leased ON golden.jobs USING btree (lease_session, get_byte(lease, 48)) WHERE (lease_session IS NOT NULL);
 CREATE INDEX jobs_ready ON golden.jobs USING btree (group_id, rank) WHERE ((state = 'queued'::text) OR (state = 'interrupted'::text));
 CREATE INDEX jobs_retry ON golden.jobs USING btree (group_id, next_retry_at) WHERE (next_retry_at IS NOT NULL);
 CREATE UNIQUE INDEX jobs_task ON golden.jobs USING btree (tenant, task_id, attempt) WHERE (task_id IS NOT NULL);

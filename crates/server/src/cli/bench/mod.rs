@@ -49,8 +49,8 @@ pub(crate) fn run(command: &Bench, format: Output) -> ExitCode {
 }
 
 fn all_runs(command: &Bench) -> Result<(Plan, Vec<Document>), Error> {
-    let plan = command.plan()?;
     let place = Place::parse(command.store())?;
+    let plan = command.plan(place.kind())?;
     if plan.yardstick.is_some() && matches!(place, Place::Server(_)) {
         let why = "the yardstick is a loop on SQLite, and says nothing about a server.\n\
                    Leave out --yardstick.";

@@ -70,6 +70,8 @@ impl fmt::Display for Workload {
 /// What is to be done, with every default filled in.
 pub(super) struct Plan {
     pub(super) workload: Workload,
+    /// The kind of store.
+    pub(super) store: &'static str,
     pub(super) jobs: u64,
     pub(super) concurrency: u64,
     pub(super) history: u64,
@@ -84,7 +86,7 @@ impl Bench {
     }
 
     /// Fills in the defaults, and refuses what does not go together.
-    pub(super) fn plan(&self) -> Result<Plan, Error> {
+    pub(super) fn plan(&self, store: &'static str) -> Result<Plan, Error> {
         let workload = self.workload;
         if self.backlog > 0 && workload != Workload::Drain {
             let why =
@@ -106,6 +108,7 @@ impl Bench {
         }
         Ok(Plan {
             workload,
+            store,
             jobs: self.jobs.unwrap_or(jobs),
             concurrency: self.concurrency.unwrap_or(concurrency),
             history: self.history,

@@ -30,6 +30,14 @@ pub(super) enum Place {
 }
 
 impl Place {
+    /// What a figure was measured on, in one word.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Place::Server(_) => "postgres",
+            Place::Temporary | Place::File(_) => "sqlite",
+        }
+    }
+
     pub(super) fn parse(store: Option<&str>) -> Result<Self, Error> {
         let Some(store) = store else { return Ok(Place::Temporary) };
         match store.strip_prefix("sqlite:") {

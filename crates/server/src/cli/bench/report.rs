@@ -41,7 +41,7 @@ impl Document {
         let percentile = |percent| measured.times.percentile(percent).map(millis);
         Self {
             workload: plan.workload.to_string(),
-            store: "sqlite",
+            store: plan.store,
             jobs: plan.jobs,
             seconds: rounded(measured.took.as_secs_f64()),
             jobs_per_s: rounded(jobs_per_s),
@@ -90,8 +90,8 @@ fn table(plan: &Plan, documents: &[Document]) -> String {
 }
 
 fn title(plan: &Plan) -> String {
-    let Plan { workload, concurrency, .. } = plan;
-    let mut title = format!("{workload} on sqlite, {concurrency} at a time");
+    let Plan { workload, store, concurrency, .. } = plan;
+    let mut title = format!("{workload} on {store}, {concurrency} at a time");
     for (what, count) in [("history", plan.history), ("backlog", plan.backlog)] {
         if count > 0 {
             title.push_str(&format!(", {what} {}", grouped(count as f64)));

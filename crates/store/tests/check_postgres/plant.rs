@@ -50,7 +50,7 @@ const CARELESS: &str = "
         LOOP
             EXECUTE format('ALTER TABLE %s DROP CONSTRAINT IF EXISTS %I CASCADE', it.place, it.conname);
         END LOOP;
-        DROP INDEX jobs_key, jobs_task, feed_seq;
+        DROP INDEX jobs_key, jobs_task, jobs_leased, feed_seq;
     END $$";
 
 fn home(database: &str) -> SchemaHome {

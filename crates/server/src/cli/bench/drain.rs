@@ -14,6 +14,9 @@ use super::{
 /// The most jobs of one claim.
 const BATCH: u64 = 500;
 
+/// A worker that got nothing so many times in a row although jobs are left will get nothing more.
+const IN_VAIN_MAX: u32 = 1_000;
+
 /// The times are of jobs, each from the call of its claim to the durable answer to its settle. The jobs of
 /// one batch have the same.
 pub(super) async fn run(load: &Arc<Load>, workers: u64) -> Result<Times, Error> {
@@ -24,6 +27,7 @@ pub(super) async fn run(load: &Arc<Load>, workers: u64) -> Result<Times, Error> 
 async fn work(load: Arc<Load>, number: u64) -> Result<Times, Error> {
     let worker = worker(number);
     let mut times = Times::default();
+    let mut in_vain = 0;
     loop {
         let count = load.take(BATCH);
         if count == 0 {
@@ -31,9 +35,18 @@ async fn work(load: Arc<Load>, number: u64) -> Result<Times, Error> {
         }
         let start = Instant::now();
         let max = usize::try_from(count).expect("a batch is small");
-        let granted = load.claim(&worker, max).await?;
-        load.settle(&worker, &granted).await?;
-        times.record(start.elapsed(), count);
-        load.progress.add(count)?;
+        let granted = load.claim_up_to(&worker, max).await?;
+        let got = granted.len() as u64;
+        // On a server another claim may have jobs locked that it will not take.
+        load.give_back(count - got);
+        in_vain = if got == 0 { in_vain + 1 } else { 0 };
+        if in_vain == IN_VAIN_MAX {
+            return Err(Error::Short { wanted: max, got: 0 });
+        }
+        if got > 0 {
+            load.settle(&worker, &granted).await?;
+            times.record(start.elapsed(), got);
+            load.progress.add(got)?;
+        }
     }
 }

@@ -35,6 +35,11 @@ impl Load {
         before.unwrap_or_else(|left| left).min(max)
     }
 
+    /// Somebody else may take these on.
+    pub(super) fn give_back(&self, count: u64) {
+        self.left.fetch_add(count, Relaxed);
+    }
+
     /// Writes all of them, and waits until all are durable.
     pub(super) async fn submit_all(&self, writes: Vec<Write>) -> Result<(), Error> {
         for answer in self.handle.submit_many(writes).await {
@@ -45,12 +50,21 @@ impl Load {
 
     /// Claims and starts so many jobs, which are ready.
     pub(super) async fn claim(&self, worker: &WorkerId, max: usize) -> Result<Vec<Granted>, Error> {
-        let granted = match self.handle.submit(self.noop.claim(worker, max)).await? {
-            Reply::Granted(granted) => granted,
-            Reply::Answer(_) | Reply::Renewed { .. } => Vec::new(),
-        };
+        let granted = self.claim_up_to(worker, max).await?;
         let got = granted.len();
         if got == max { Ok(granted) } else { Err(Error::Short { wanted: max, got }) }
+    }
+
+    /// Claims and starts what it gets, and that is at most so many.
+    pub(super) async fn claim_up_to(
+        &self,
+        worker: &WorkerId,
+        max: usize,
+    ) -> Result<Vec<Granted>, Error> {
+        match self.handle.submit(self.noop.claim(worker, max)).await? {
+            Reply::Granted(granted) => Ok(granted),
+            Reply::Answer(_) | Reply::Renewed { .. } => Ok(Vec::new()),
+        }
     }
 
     /// The jobs went well.

@@ -52,8 +52,8 @@ FROM log, json_each(log.events) AS line
 -- A line that retention took leaves null.
 WHERE line.type <> 'null';
 
-CREATE TABLE follow_ups (
-    id     INTEGER PRIMARY KEY,
+CREATE TABLE "follow_ups" (
+    id     INTEGER PRIMARY KEY AUTOINCREMENT,
     tenant TEXT NOT NULL,
     what   TEXT NOT NULL
 ) STRICT;
@@ -175,6 +175,8 @@ CREATE INDEX jobs_ready ON jobs (group_id, rank) WHERE state = 'queued' OR state
 
 CREATE INDEX jobs_retry ON jobs (group_id, next_retry_at) WHERE next_retry_at IS NOT NULL;
 
+CREATE INDEX jobs_retry_at ON jobs (next_retry_at) WHERE next_retry_at IS NOT NULL;
+
 CREATE UNIQUE INDEX jobs_task ON jobs (tenant, task_id, attempt) WHERE task_id IS NOT NULL;
 
 CREATE INDEX jobs_timer ON jobs (timer_at) WHERE timer_at IS NOT NULL;
@@ -226,9 +228,13 @@ CREATE TABLE sessions (
     -- When the last of its leases runs out, renewed or not.
     lapses_at  INTEGER NOT NULL,
     started_at INTEGER NOT NULL
-) STRICT;
+, vouched INTEGER NOT NULL DEFAULT 0 CHECK (vouched = 0 OR vouched = 1)) STRICT;
 
 CREATE INDEX sessions_lapsed ON sessions (lapses_at);
+
+CREATE INDEX sessions_vouched ON sessions (worker) WHERE vouched = 1;
+
+CREATE TABLE sqlite_sequence(name,seq);
 
 CREATE TABLE tasks (
     tenant       TEXT    NOT NULL,

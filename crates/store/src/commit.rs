@@ -37,6 +37,12 @@ pub enum Write {
         /// How long from now.
         lease: Duration,
     },
+    /// What followed for another job is carried out. It is sent after the op that it asked for, which finds
+    /// itself done if it is sent again: so nothing is lost in between.
+    FollowUpDone {
+        /// Its number.
+        id: i64,
+    },
 }
 
 impl Write {
@@ -47,7 +53,7 @@ impl Write {
             Write::Op { tenant, op: Op::Enqueue(op) } if op.tenant != *tenant => {
                 return Err(Refusal::NotFound { what: "tenant" });
             }
-            Write::Op { .. } => return Ok(()),
+            Write::Op { .. } | Write::FollowUpDone { .. } => return Ok(()),
             Write::Claim(wanted) => wanted.lease,
             Write::RenewSession { lease, .. } => *lease,
         };
@@ -97,6 +103,8 @@ pub enum Reply {
         /// Jobs it holds.
         held: Vec<JobId>,
     },
+    /// It is so, and there is nothing to tell.
+    Done,
 }
 
 /// A job that a worker got.
@@ -211,6 +219,8 @@ pub struct Changes {
     pub tasks: Vec<Task>,
     /// What follows for other jobs.
     pub follow_ups: Vec<(TenantId, FollowUp)>,
+    /// What followed for other jobs and is carried out, by its number.
+    pub follow_ups_done: Vec<i64>,
 }
 
 /// What a handler gave back for one attempt.
@@ -310,6 +320,12 @@ impl<P: Default> WorkingSet<P> {
         };
         let transition = decide(&current, op, now)?;
         Ok(self.keep(transition))
+    }
+
+    /// Notes that what followed for another job is carried out.
+    pub fn follow_up_done(&mut self, id: i64) -> Reply {
+        self.changes.follow_ups_done.push(id);
+        Reply::Done
     }
 
     /// The other job that such an op names, if it is the same tenant's.

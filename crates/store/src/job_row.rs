@@ -221,10 +221,16 @@ pub(crate) fn with_session(job: &mut Job, seen: &mut u64, session: &Session) {
     *seen = session.renewals;
 }
 
-/// The next alarm of the job itself. Its lease rings with the session that holds it.
+/// When the next alarm of the job itself rings.
 pub(crate) fn timer_at(job: &Job) -> Option<Timestamp> {
-    let alarms = Alarm::ALL.iter().filter(|alarm| **alarm != Alarm::Lease);
-    alarms.filter_map(|alarm| timer::rings_at(job, *alarm)).min()
+    own_alarm(job).map(|(at, _)| at)
+}
+
+/// The next alarm of the job itself, as [`timer::next`] chooses. Its lease rings with the session that holds it.
+pub(crate) fn own_alarm(job: &Job) -> Option<(Timestamp, Alarm)> {
+    let alarms = Alarm::ALL.iter().rev().filter(|alarm| **alarm != Alarm::Lease);
+    let rings = alarms.filter_map(|alarm| Some((timer::rings_at(job, *alarm)?, *alarm)));
+    rings.min_by_key(|(at, _)| *at)
 }
 
 /// A value as it stands in a column.

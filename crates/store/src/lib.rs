@@ -9,12 +9,14 @@
 
 pub mod check;
 pub mod commit;
+mod due;
 mod error;
 mod id_map;
 mod inbox;
 mod job_row;
 mod log;
 mod migrate;
+mod news;
 mod packed;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -29,11 +31,14 @@ pub use error::{Error, Owner};
 pub use id_map::{IdMap, IdSet};
 pub use log::spec_digest;
 use read::{
-    Cursor, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page, Pruned,
-    SessionView,
+    Cursor, Due, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
+    Pruned, SessionView, StoredFollowUp,
 };
 pub use rusqlite;
-use windlass_kernel::{Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention};
+use tokio::sync::watch;
+use windlass_kernel::{
+    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, TenantId, WorkerId,
+};
 
 /// A future that a store gives back.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
@@ -119,4 +124,50 @@ pub trait Store: Send + Sync {
 
     /// Begins a new incarnation: epochs jump ahead of all that were handed out before.
     fn raise_incarnation(&self) -> StoreFuture<'_, ()>;
+
+    /// Changes whenever jobs may have become ready: here, or on another node. A retry becomes ready because time
+    /// passes, which nobody tells: [`Store::due`] says when.
+    fn ready(&self) -> watch::Receiver<u64>;
+
+    /// Changes whenever something has to be looked after earlier than the last [`Store::due`] said: an alarm or a
+    /// retry was set, or something follows for another job. Other nodes tell those who wait there.
+    fn sooner(&self) -> watch::Receiver<u64>;
+
+    /// What time has brought, in batches: jobs whose alarm rings, at most `max`, and when to look again. Of alarms
+    /// of jobs and of leases that have run out, neither waits until there are no more of the other.
+    fn due(&self, max: usize) -> StoreFuture<'_, Due>;
+
+    /// What follows for other jobs and is not carried out yet, oldest first. [`Write::FollowUpDone`] says that it
+    /// is.
+    fn follow_ups(&self, max: usize) -> StoreFuture<'_, Vec<StoredFollowUp>>;
+
+    /// Children of a job that are not at their end, at most `max`.
+    fn open_children(
+        &self,
+        tenant: &TenantId,
+        parent: JobId,
+        max: usize,
+    ) -> StoreFuture<'_, Vec<JobId>>;
+
+    /// Says that this process runs the worker. If the process ends, it is known at once, or at the next start, that
+    /// the worker has ended too, and nobody need wait until its leases run out. It fails while another process
+    /// that lives has said the same.
+    fn vouch(&self, worker: &WorkerId) -> StoreFuture<'_, ()>;
+
+    /// The worker has ended well; or it is dead, and what it held is taken from it.
+    fn stop_vouching(&self, worker: &WorkerId) -> StoreFuture<'_, ()>;
+
+    /// Workers whose processes are proven dead. On PostgreSQL it takes two looks that lie two seconds apart.
+    fn dead_workers(&self) -> StoreFuture<'_, Vec<WorkerId>>;
+
+    /// What a worker holds, at most `max`: tenant, job and version, as an
+    /// [`Expire`](windlass_kernel::ops::Expire) names it.
+    fn held_by(
+        &self,
+        worker: &WorkerId,
+        max: usize,
+    ) -> StoreFuture<'_, Vec<(TenantId, JobId, u64)>>;
+
+    /// Is the store there, and can it be written to?
+    fn health(&self) -> StoreFuture<'_, ()>;
 }

@@ -19,19 +19,33 @@ pub(crate) struct Migration {
 }
 
 /// The steps of SQLite.
-pub(crate) const SQLITE: &[Migration] = &[Migration {
-    number: 1,
-    served_from: 1,
-    sql: include_str!("../migrations/sqlite/0001_jobs.sql"),
-}];
+pub(crate) const SQLITE: &[Migration] = &[
+    Migration {
+        number: 1,
+        served_from: 1,
+        sql: include_str!("../migrations/sqlite/0001_jobs.sql"),
+    },
+    Migration {
+        number: 2,
+        served_from: 1,
+        sql: include_str!("../migrations/sqlite/0002_timers.sql"),
+    },
+];
 
 /// The steps of PostgreSQL.
 #[cfg(feature = "postgres")]
-pub(crate) const POSTGRES: &[Migration] = &[Migration {
-    number: 1,
-    served_from: 1,
-    sql: include_str!("../migrations/postgres/0001_jobs.sql"),
-}];
+pub(crate) const POSTGRES: &[Migration] = &[
+    Migration {
+        number: 1,
+        served_from: 1,
+        sql: include_str!("../migrations/postgres/0001_jobs.sql"),
+    },
+    Migration {
+        number: 2,
+        served_from: 1,
+        sql: include_str!("../migrations/postgres/0002_timers.sql"),
+    },
+];
 
 /// The steps that a database at `found` still needs.
 pub(crate) fn missing(all: &[Migration], found: u32) -> Result<&[Migration], Error> {

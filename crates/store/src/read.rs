@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 use windlass_kernel::{
-    Job, JobId, Kind, LetterState, Queue, State, Tag, TenantId, Timestamp, WorkerId,
+    FollowUp, Job, JobId, Kind, LetterState, Queue, State, Tag, TenantId, Timestamp, WorkerId,
+    timer::Alarm,
 };
 
 /// Which jobs are asked for. Whatever is not named does not matter.
@@ -120,6 +121,47 @@ pub struct OldestReady {
     pub queue: Queue,
     /// Since when.
     pub since: Timestamp,
+}
+
+/// What time has brought, and when it brings more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// Jobs whose alarm rings, at most as many as were asked for. A job can be here twice, for an alarm of its
+    /// own and for its lease: whichever op comes second finds the job changed.
+    pub jobs: Vec<DueJob>,
+    /// What time it is, by the store's clock.
+    pub now: Timestamp,
+    /// When the next alarm rings, or the next lease lapses, after `now`; none, if none is set. It is `now` if
+    /// there may be more to fetch.
+    pub next_at: Option<Timestamp>,
+    /// When the next retry after `now` can be claimed.
+    pub next_retry_at: Option<Timestamp>,
+}
+
+/// A job whose alarm rings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DueJob {
+    /// Whose job it is.
+    pub tenant: TenantId,
+    /// The job.
+    pub job_id: JobId,
+    /// The version that was seen. The op of the alarm names it.
+    pub version: u64,
+    /// What rings.
+    pub alarm: Alarm,
+    /// The worker that holds the job, if one does.
+    pub held_by: Option<WorkerId>,
+}
+
+/// What follows for another job and is not carried out yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredFollowUp {
+    /// Its number, which is never given again.
+    pub id: i64,
+    /// Whose jobs they are.
+    pub tenant: TenantId,
+    /// What follows.
+    pub follow_up: FollowUp,
 }
 
 /// What a handler gave back for one attempt, byte for byte.

@@ -61,7 +61,7 @@ fn claims_that_overlap_never_grant_a_job_twice() {
         match replies.next().unwrap() {
             Reply::Granted(granted) => granted.iter().map(|it| it.job.id).collect(),
             Reply::Renewed { held, .. } => held.into_iter().collect(),
-            Reply::Answer(answer) => panic!("{answer:?}"),
+            other => panic!("{other:?}"),
         }
     };
     let (one, two, again, held, more) = (ids(), ids(), ids(), ids(), ids());

@@ -69,7 +69,7 @@ impl Try<'_> {
         let answer = self.send(client, ask).await?;
         store.time.hear(answer);
         groups.keep(&store.names);
-        self.tell_of_ready(&changes, &rows);
+        self.tell(&changes, &rows, &work, now);
         Ok(Tried::Done(self.unanswered.take().expect("it was put there")))
     }
 
@@ -86,8 +86,17 @@ impl Try<'_> {
 
 /// Is there nothing to save but new jobs and their events, and are there numbers for all log rows?
 fn only_makes_jobs(changes: &Changes) -> bool {
-    let Changes { created, updated, events, outputs, letters, approvals, tasks, follow_ups } =
-        changes;
+    let Changes {
+        created,
+        updated,
+        events,
+        outputs,
+        letters,
+        approvals,
+        tasks,
+        follow_ups,
+        follow_ups_done,
+    } = changes;
     !created.is_empty()
         && updated.is_empty()
         && Block::new(0).lacks(events.len()) == 0
@@ -96,4 +105,5 @@ fn only_makes_jobs(changes: &Changes) -> bool {
         && approvals.is_empty()
         && tasks.is_empty()
         && follow_ups.is_empty()
+        && follow_ups_done.is_empty()
 }

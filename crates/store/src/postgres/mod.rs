@@ -7,6 +7,7 @@
 mod at_once;
 mod check;
 mod claim;
+mod due;
 mod failure;
 mod inbox;
 mod load;
@@ -63,9 +64,10 @@ use self::{
 };
 use crate::{
     Error, Overlap, Replies, Store, StoreFuture, Write,
+    news::Sooner,
     read::{
-        Cursor, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page, Pruned,
-        SessionView,
+        Cursor, Due, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
+        Pruned, SessionView, StoredFollowUp,
     },
 };
 
@@ -92,6 +94,7 @@ struct Inner {
     held: Mutex<Held>,
     sweep: tokio::sync::Mutex<Sweep>,
     wake: Wake,
+    sooner: Sooner,
     presence: presence::Presence,
     /// Who has this lock gives out the next numbers of events.
     feed_lock: (i32, i32),
@@ -119,42 +122,6 @@ impl Postgres {
         F: Future<Output = Result<T, Error>> + Send + 'static,
     {
         Box::pin(self.thread.run(call(self.inner.clone())))
-    }
-
-    /// Changes whenever jobs may have become ready, here or on another node.
-    pub fn ready(&self) -> watch::Receiver<u64> {
-        self.inner.wake.subscribe()
-    }
-
-    /// Says that this process runs the worker. If the process ends, others know at once that the worker has
-    /// ended too, and need not wait until its leases run out. It fails while another process that lives has said
-    /// the same.
-    pub async fn vouch(&self, worker: &WorkerId) -> Result<(), Error> {
-        let worker = worker.clone();
-        self.ask(|inner| async move { inner.vouch(&worker).await }).await
-    }
-
-    /// The worker has ended well.
-    pub async fn stop_vouching(&self, worker: &WorkerId) -> Result<(), Error> {
-        let worker = worker.clone();
-        self.ask(|inner| async move { inner.stop_vouching(&worker).await }).await
-    }
-
-    /// Workers whose processes are proven dead. It takes two looks that lie two seconds apart.
-    pub async fn dead_workers(&self) -> Result<Vec<WorkerId>, Error> {
-        self.ask(|inner| async move { inner.dead_workers().await }).await
-    }
-
-    /// What a worker holds: tenant, job and version, as an [`Expire`](windlass_kernel::ops::Expire) names it.
-    pub async fn held_by(&self, worker: &WorkerId) -> Result<Vec<(TenantId, JobId, u64)>, Error> {
-        let worker = worker.clone();
-        self.ask(|inner| async move { inner.held_by(&worker).await }).await
-    }
-
-    /// Is the database there, and can it be written to?
-    pub async fn health(&self) -> Result<(), Error> {
-        let look = async |client: &ClientWrapper| open::look(client).await;
-        self.ask(|inner| async move { inner.with_client(look).await }).await
     }
 }
 
@@ -356,6 +323,12 @@ impl Store for Postgres {
         self.ask(move |inner| async move { inner.prune(&retention, max).await })
     }
 
+    fn counts(&self) -> StoreFuture<'_, Vec<(String, String, u64)>> {
+        self.ask(move |inner| async move {
+            inner.with_client(async move |client| read::read_counts(client).await).await
+        })
+    }
+
     fn raise_incarnation(&self) -> StoreFuture<'_, ()> {
         self.ask(|inner| async move {
             let raise = async |client: &ClientWrapper| open::raise_incarnation(client).await;
@@ -366,10 +339,65 @@ impl Store for Postgres {
         })
     }
 
-    fn counts(&self) -> StoreFuture<'_, Vec<(String, String, u64)>> {
+    fn ready(&self) -> watch::Receiver<u64> {
+        self.inner.wake.subscribe()
+    }
+
+    fn sooner(&self) -> watch::Receiver<u64> {
+        self.inner.sooner.subscribe()
+    }
+
+    fn due(&self, max: usize) -> StoreFuture<'_, Due> {
+        self.ask(move |inner| async move { inner.due(max).await })
+    }
+
+    fn follow_ups(&self, max: usize) -> StoreFuture<'_, Vec<StoredFollowUp>> {
         self.ask(move |inner| async move {
-            inner.with_client(async move |client| read::read_counts(client).await).await
+            inner.with_client(async move |it| read::read_follow_ups(it, max).await).await
         })
+    }
+
+    fn open_children(
+        &self,
+        tenant: &TenantId,
+        parent: JobId,
+        max: usize,
+    ) -> StoreFuture<'_, Vec<JobId>> {
+        let tenant = tenant.clone();
+        self.ask(move |inner| async move {
+            let read = async move |it: &ClientWrapper| {
+                read::read_open_children(it, &tenant, parent, max).await
+            };
+            inner.with_client(read).await
+        })
+    }
+
+    fn vouch(&self, worker: &WorkerId) -> StoreFuture<'_, ()> {
+        let worker = worker.clone();
+        self.ask(|inner| async move { inner.vouch(&worker).await })
+    }
+
+    fn stop_vouching(&self, worker: &WorkerId) -> StoreFuture<'_, ()> {
+        let worker = worker.clone();
+        self.ask(|inner| async move { inner.stop_vouching(&worker).await })
+    }
+
+    fn dead_workers(&self) -> StoreFuture<'_, Vec<WorkerId>> {
+        self.ask(|inner| async move { inner.dead_workers().await })
+    }
+
+    fn held_by(
+        &self,
+        worker: &WorkerId,
+        max: usize,
+    ) -> StoreFuture<'_, Vec<(TenantId, JobId, u64)>> {
+        let worker = worker.clone();
+        self.ask(move |inner| async move { inner.held_by(&worker, max).await })
+    }
+
+    fn health(&self) -> StoreFuture<'_, ()> {
+        let look = async |client: &ClientWrapper| open::look(client).await;
+        self.ask(|inner| async move { inner.with_client(look).await })
     }
 }
 

@@ -184,6 +184,7 @@ pub(super) async fn open(options: Options) -> Result<Inner, Error> {
         held: std::sync::Mutex::default(),
         sweep: tokio::sync::Mutex::default(),
         wake,
+        sooner: crate::news::Sooner::default(),
         presence: super::presence::Presence::default(),
         feed_lock,
         incarnation: std::sync::atomic::AtomicU32::new(0),

@@ -70,7 +70,7 @@ const FREE_LOCKS: &str = "
 /// Served by the index `jobs_leased`.
 const HELD: &str = "
     SELECT j.tenant, j.id, j.version FROM sessions s JOIN jobs j ON j.lease_session = s.id
-    WHERE s.worker = $1 AND j.lease_session IS NOT NULL ORDER BY j.id";
+    WHERE s.worker = $1 AND j.lease_session IS NOT NULL LIMIT $2";
 
 impl Inner {
     /// Says that this process runs the worker, and holds its lock from now on.
@@ -143,9 +143,12 @@ impl Inner {
     pub(super) async fn held_by(
         &self,
         worker: &WorkerId,
+        max: usize,
     ) -> Result<Vec<(TenantId, JobId, u64)>, Error> {
+        let limit = i64::try_from(max).unwrap_or(i64::MAX);
         let read = async |client: &ClientWrapper| -> PgResult<Vec<_>> {
-            let rows = run_one(client, Ask::new(HELD).with(worker.as_str().to_owned())).await?;
+            let ask = Ask::new(HELD).with(worker.as_str().to_owned()).with(limit);
+            let rows = run_one(client, ask).await?;
             let lease = |row: &_| Ok((text_of(row, 0)?, id_of(row, 1)?, number(row, 2)?));
             rows.iter().map(lease).collect()
         };

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use deadpool_postgres::ClientWrapper;
 use tokio_postgres::Row;
 use windlass_kernel::{
-    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Payload, Spec, Timestamp,
+    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Payload, Spec, TenantId, Timestamp,
     letter::ApprovalStep,
 };
 
 use super::{
     Failure, PgResult,
-    load::{Loaded, job_columns, job_of, job_tables, json_of, number, number_32, text_of, time_of},
+    load::{
+        Loaded, id_of, job_columns, job_of, job_tables, json_of, number, number_32, text_of,
+        time_of,
+    },
     pipeline::{Ask, run_one},
     types::{Time, Uuid, signed},
 };
@@ -19,7 +22,7 @@ use crate::{
     Error, log,
     read::{
         Cursor, FeedEvent, JobFilter, LetterFilter, OldestReady, Output, Page, Position,
-        SessionView,
+        SessionView, StoredFollowUp,
     },
 };
 
@@ -282,6 +285,42 @@ pub(super) async fn read_oldest_ready(client: &ClientWrapper) -> PgResult<Vec<Ol
     let rows = run_one(client, Ask::new(OLDEST_READY)).await?;
     let oldest = |row: &Row| Ok(OldestReady { queue: text_of(row, 0)?, since: time_of(row, 1)? });
     rows.iter().map(oldest).collect()
+}
+
+const FOLLOW_UPS: &str = "SELECT id, tenant, what FROM follow_ups ORDER BY id LIMIT $1";
+
+/// What follows for other jobs and is not carried out yet, oldest first.
+pub(super) async fn read_follow_ups(
+    client: &ClientWrapper,
+    max: usize,
+) -> PgResult<Vec<StoredFollowUp>> {
+    let limit = i64::try_from(max).unwrap_or(i64::MAX);
+    let rows = run_one(client, Ask::new(FOLLOW_UPS).with(limit)).await?;
+    let follow_up = |row: &Row| {
+        let (tenant, follow_up) = (text_of(row, 1)?, json_of(row, 2)?);
+        Ok(StoredFollowUp { id: row.try_get(0)?, tenant, follow_up })
+    };
+    rows.iter().map(follow_up).collect()
+}
+
+const OPEN_CHILDREN: &str = "
+    SELECT jobs.id FROM children JOIN jobs ON jobs.id = children.id
+    WHERE children.parent = $1 AND jobs.tenant = $2
+        AND jobs.state NOT IN ('succeeded', 'partial', 'failed', 'cancelled')
+    ORDER BY children.id LIMIT $3";
+
+/// Children of a job that are not at their end, oldest first.
+pub(super) async fn read_open_children(
+    client: &ClientWrapper,
+    tenant: &TenantId,
+    parent: JobId,
+    max: usize,
+) -> PgResult<Vec<JobId>> {
+    let ask = Ask::new(OPEN_CHILDREN)
+        .with(Uuid(parent.as_u128()))
+        .with(tenant.as_str().to_owned())
+        .with(i64::try_from(max).unwrap_or(i64::MAX));
+    run_one(client, ask).await?.iter().map(|row| id_of(row, 0)).collect()
 }
 
 const PAYLOAD: &str = "SELECT payload FROM jobs WHERE id = $1";

@@ -50,10 +50,18 @@ pub(super) async fn asks(
         let row = Ask::new(FOLLOW_UP).with(tenant.as_str().to_owned());
         asks.push(row.with(json(follow_up)));
     }
+    if !changes.follow_ups_done.is_empty() {
+        asks.push(Ask::new(FOLLOW_UPS_DONE).with(changes.follow_ups_done.clone()));
+    }
     Ok(())
 }
 
 const FOLLOW_UP: &str = "INSERT INTO follow_ups (tenant, what) VALUES ($1, $2)";
+
+/// Locked in the order of their numbers, so that two commits do not wait for each other.
+const FOLLOW_UPS_DONE: &str = "
+    WITH done AS (SELECT id FROM follow_ups WHERE id = ANY($1) ORDER BY id FOR UPDATE)
+    DELETE FROM follow_ups WHERE id IN (SELECT id FROM done)";
 
 const SAVE_TASK: &str = "
     INSERT INTO tasks (tenant, task_id, next_attempt) VALUES ($1, $2, $3)

@@ -24,6 +24,7 @@ use super::{
 use crate::{
     IdMap, Replies, Reply, Write,
     commit::{Changes, Granted, Needs, Row},
+    news::News,
 };
 
 const BEGIN: &str = "BEGIN";
@@ -199,6 +200,9 @@ impl Try<'_> {
                 (Ok(()), Write::Op { tenant, op }) => {
                     *reply = Some(apply(tenant, op, &mut work, now));
                 }
+                (Ok(()), Write::FollowUpDone { id }) => {
+                    *reply = Some(Ok(work.set.follow_up_done(*id)));
+                }
                 (Ok(()), Write::Claim(_) | Write::RenewSession { .. }) => {}
             }
         }
@@ -223,7 +227,7 @@ impl Try<'_> {
                 continue;
             }
             match write {
-                Write::Op { .. } => {}
+                Write::Op { .. } | Write::FollowUpDone { .. } => {}
                 Write::Claim(wanted) => {
                     let grants = claims.grant(wanted, &mut work, &store.names, now).await?;
                     if claims.is_new(wanted) && grants.iter().any(|grant| grant.1.is_some()) {
@@ -276,7 +280,8 @@ impl Try<'_> {
         }
         groups.keep(&store.names);
         claims.note(&store.names);
-        self.remember(&changes, rows, &moment);
+        self.tell(&changes, &rows, &work, now);
+        self.remember(rows, &moment);
         Ok(Tried::Done(replies))
     }
 
@@ -296,28 +301,35 @@ impl Try<'_> {
     }
 
     /// What is known after the commit.
-    fn remember(&self, changes: &Changes, rows: IdMap<Row<Place>>, moment: &Moment) {
-        self.tell_of_ready(changes, &rows);
+    fn remember(&self, rows: IdMap<Row<Place>>, moment: &Moment) {
         self.store.held().put_back(rows, moment.transaction);
         self.store.note_incarnation(moment.incarnation);
     }
 
-    /// Wakes whoever waits for jobs, if there are some.
-    pub(super) fn tell_of_ready(&self, changes: &Changes, rows: &IdMap<Row<Place>>) {
+    /// Wakes whoever waits for jobs, if there are some, or for what is to be looked after.
+    pub(super) fn tell(
+        &self,
+        changes: &Changes,
+        rows: &IdMap<Row<Place>>,
+        work: &Work<'_>,
+        now: Timestamp,
+    ) {
         let store = self.store;
-        let mut is_ready = false;
+        let mut news = News::of(changes);
         for id in changes.created.iter().map(|(id, _)| id).chain(&changes.updated) {
-            let row = &rows[id];
-            if matches!(row.job.state, State::Queued | State::Interrupted) {
-                is_ready = true;
-                if let Some((group, _)) = row.place.group {
-                    store.names.lower_floor(group, row.job.spec.rank().0);
-                }
+            let Row { job, place, .. } = &rows[id];
+            let session = job.lease.as_ref().and_then(|lease| work.session(&lease.worker));
+            news.add(job, session.map_or(Timestamp::MIN, |known| known.session.until), now);
+            if matches!(job.state, State::Queued | State::Interrupted)
+                && let Some((group, _)) = place.group
+            {
+                store.names.lower_floor(group, job.spec.rank().0);
             }
         }
-        if is_ready {
+        if news.is_ready {
             store.wake.tell();
         }
+        store.sooner.tell(&news);
     }
 
     /// More log rows than a block has numbers, for as many tenants: rare, and it takes a trip of its own.
@@ -489,7 +501,7 @@ fn room(writes: &[Write]) -> usize {
         Write::Op { .. } => 1,
         // Few ask for more than there is; if one does, the map grows.
         Write::Claim(wanted) => wanted.max.min(1_000),
-        Write::RenewSession { .. } => 0,
+        Write::RenewSession { .. } | Write::FollowUpDone { .. } => 0,
     };
     writes.iter().map(jobs).sum()
 }

@@ -144,6 +144,7 @@ impl Inner {
                         // What it made ready is no longer known, and others may wait for it.
                         self.names.forget_floors();
                         self.wake.tell();
+                        self.sooner.tell_anyway();
                         return Ok(Some(lost.replies));
                     }
                     Err(error) => error,

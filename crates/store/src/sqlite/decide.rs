@@ -7,7 +7,7 @@ use windlass_kernel::{Answer, JobId, NewPayload, Op, Refusal, TenantId, Timestam
 
 use super::{
     SqlResult, claim, inbox, load,
-    names::Names,
+    names::{Names, Unsaved},
     plan::{Numbers, Plan},
     read::read_payload,
     retention,
@@ -36,6 +36,12 @@ impl Known {
         let (event, newest) = (last.unwrap_or(0), JobId::from_u128(newest));
         let numbers = Numbers { event, seq, newest };
         Ok(Self { names: Names::load(connection)?, held: Held::default(), numbers })
+    }
+
+    /// A process vouches for a worker, or does so no more. It gives back what has to be saved.
+    pub(super) fn vouch(&mut self, worker: &WorkerId, vouched: bool) -> Unsaved {
+        self.names.vouch(worker, vouched);
+        self.names.take_unsaved()
     }
 }
 
@@ -100,6 +106,9 @@ pub(super) fn decide(
             (Ok(()), Write::Op { tenant, op }) => {
                 *reply = Some(apply(tenant, op, &mut work, now));
             }
+            (Ok(()), Write::FollowUpDone { id }) => {
+                *reply = Some(Ok(work.set.follow_up_done(*id)));
+            }
             (Ok(()), Write::Claim(_) | Write::RenewSession { .. }) => {}
         }
     }
@@ -112,7 +121,7 @@ pub(super) fn decide(
             continue;
         }
         match write {
-            Write::Op { .. } => {}
+            Write::Op { .. } | Write::FollowUpDone { .. } => {}
             Write::Claim(wanted) => {
                 granted.push((place, claim_many(snapshot, wanted, &mut work, now)?));
             }
@@ -162,7 +171,7 @@ fn room(writes: &[Write]) -> usize {
         Write::Op { .. } => 1,
         // Few ask for more than there is; if one does, the map grows.
         Write::Claim(wanted) => wanted.max.min(1_000),
-        Write::RenewSession { .. } => 0,
+        Write::RenewSession { .. } | Write::FollowUpDone { .. } => 0,
     };
     writes.iter().map(jobs).sum()
 }
@@ -216,7 +225,7 @@ fn renew(
     work: &mut Work<'_>,
     now: Timestamp,
 ) -> SqlResult<Result<Reply, Refusal>> {
-    let Some((_, session)) = work.names().session_of(worker) else {
+    let Some(session) = work.names().begun_session_of(worker) else {
         return Ok(Err(Refusal::NotFound { what: "session" }));
     };
     let session = session.renewed(lease, now);

@@ -189,7 +189,7 @@ pub(super) fn load_leased_before(
     rows.collect()
 }
 
-fn lease_of(row: &Row<'_>, column: usize) -> SqlResult<LeaseBytes> {
+pub(super) fn lease_of(row: &Row<'_>, column: usize) -> SqlResult<LeaseBytes> {
     let lease = LeaseBytes::parse(row.get_ref(column)?.as_blob_or_null()?);
     lease.ok_or_else(|| unreadable(column, "it is no lease".to_owned()))
 }
@@ -409,6 +409,6 @@ pub(super) fn json_of<T: serde::de::DeserializeOwned>(
 }
 
 /// A value that cannot be what it should be: the database is damaged.
-fn unreadable(column: usize, why: String) -> rusqlite::Error {
+pub(super) fn unreadable(column: usize, why: String) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, why.into())
 }

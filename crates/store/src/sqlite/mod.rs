@@ -12,14 +12,17 @@ mod check;
 mod claim;
 mod copy;
 mod decide;
+mod due;
 mod inbox;
 mod load;
 mod lock;
 mod mark;
 mod named;
 mod names;
+mod now;
 mod open;
 mod plan;
+mod presence;
 mod read;
 mod readers;
 mod restore;
@@ -35,8 +38,10 @@ mod writer_thread;
 use std::{path::PathBuf, sync::Arc};
 
 use rusqlite::{Connection, ErrorCode, ffi};
+use tokio::sync::watch;
 use windlass_kernel::{
-    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Timestamp,
+    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, TenantId, Timestamp,
+    WorkerId,
 };
 
 #[cfg(feature = "postgres")]
@@ -49,14 +54,15 @@ pub use self::{
     restore::{Restored, restore},
 };
 use self::{
-    lock::Lock, names::Stored, open::Opened, readers::Readers, wake::Watch,
-    writer_thread::WriterThread,
+    lock::Lock, names::Stored, now::Now, open::Opened, presence::Presence, readers::Readers,
+    wake::Watch, writer_thread::WriterThread,
 };
 use crate::{
     Error, Overlap, Replies, Store, StoreFuture, Write,
+    news::{News, Sooner},
     read::{
-        Cursor, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page, Pruned,
-        SessionView,
+        Cursor, Due, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
+        Pruned, SessionView, StoredFollowUp,
     },
 };
 
@@ -83,7 +89,27 @@ pub struct Sqlite {
     _watch: Watch,
     readers: Readers,
     writer: WriterThread,
+    now: Arc<Now>,
+    bells: Arc<Bells>,
+    presence: Presence,
     _lock: Lock,
+}
+
+/// What those who wait hear of commits.
+#[derive(Default)]
+struct Bells {
+    ready: watch::Sender<u64>,
+    sooner: Sooner,
+}
+
+impl Bells {
+    /// A commit is durable that brings this.
+    fn ring(&self, news: &News) {
+        if news.is_ready {
+            self.ready.send_modify(|count| *count = count.wrapping_add(1));
+        }
+        self.sooner.tell(news);
+    }
 }
 
 impl Sqlite {
@@ -91,10 +117,21 @@ impl Sqlite {
     pub fn open(options: Options) -> Result<Self, Error> {
         let opened = open::open(&options.path, options.address.as_deref())?;
         let Opened { path, connection, lock, mark } = opened;
-        let writer = WriterThread::start(connection, &path, mark, options.clock)?;
+        let (now, bells) = (Arc::new(Now::new(options.clock)), Arc::<Bells>::default());
+        let writer = WriterThread::start(connection, &path, mark, now.clone(), bells.clone())?;
         let readers = Readers::open(&path)?;
         let watch = Watch::start(&path, writer.promoter())?;
-        Ok(Self { _watch: watch, readers, writer, _lock: lock })
+        let presence = Presence::default();
+        Ok(Self { _watch: watch, readers, writer, now, bells, presence, _lock: lock })
+    }
+
+    /// What time has brought. What is committed meanwhile is told.
+    async fn look(&self, max: usize) -> Result<Due, Error> {
+        let (look, now, max) = (self.bells.sooner.look(), self.now.get(), max.max(1));
+        let found = self.readers.read(move |it| Ok(Ok(due::look(it, max, now)?))).await?;
+        let due = found.share(max);
+        look.found(&due);
+        Ok(due)
     }
 
     /// Reads what belongs to a job. A job that is committed and still waits in the inbox is promoted first.
@@ -210,6 +247,60 @@ impl Store for Sqlite {
 
     fn raise_incarnation(&self) -> StoreFuture<'_, ()> {
         Box::pin(self.writer.raise_incarnation())
+    }
+
+    fn ready(&self) -> watch::Receiver<u64> {
+        self.bells.ready.subscribe()
+    }
+
+    fn sooner(&self) -> watch::Receiver<u64> {
+        self.bells.sooner.subscribe()
+    }
+
+    fn due(&self, max: usize) -> StoreFuture<'_, Due> {
+        Box::pin(self.look(max))
+    }
+
+    fn follow_ups(&self, max: usize) -> StoreFuture<'_, Vec<StoredFollowUp>> {
+        Box::pin(self.readers.read(move |it| Ok(Ok(read::read_follow_ups(it, max)?))))
+    }
+
+    fn open_children(
+        &self,
+        tenant: &TenantId,
+        parent: JobId,
+        max: usize,
+    ) -> StoreFuture<'_, Vec<JobId>> {
+        let tenant = tenant.clone();
+        let read = move |it: &Connection| read::read_open_children(it, &tenant, parent, max);
+        Box::pin(self.readers.read(move |snapshot| Ok(Ok(read(snapshot)?))))
+    }
+
+    fn vouch(&self, worker: &WorkerId) -> StoreFuture<'_, ()> {
+        Box::pin(self.vouch_for(worker.clone()))
+    }
+
+    fn stop_vouching(&self, worker: &WorkerId) -> StoreFuture<'_, ()> {
+        Box::pin(self.vouch_no_more(worker.clone()))
+    }
+
+    fn dead_workers(&self) -> StoreFuture<'_, Vec<WorkerId>> {
+        Box::pin(self.dead())
+    }
+
+    fn held_by(
+        &self,
+        worker: &WorkerId,
+        max: usize,
+    ) -> StoreFuture<'_, Vec<(TenantId, JobId, u64)>> {
+        let worker = worker.clone();
+        let read = move |it: &Connection| presence::read_held_by(it, &worker, max);
+        Box::pin(self.readers.read(move |snapshot| Ok(Ok(read(snapshot)?))))
+    }
+
+    /// A commit without a write goes all the way to whoever writes.
+    fn health(&self) -> StoreFuture<'_, ()> {
+        Box::pin(async { self.writer.commit(Arc::default()).await.map(drop) })
     }
 }
 

@@ -66,24 +66,33 @@ impl Lookup for Names {
     }
 }
 
-/// A session, and when the last of its leases runs out.
+/// A session, when the last of its leases runs out, and whether a process vouches for its worker.
 #[derive(Clone, Debug)]
 struct Known {
     session: Session,
     lapses_at: Timestamp,
+    vouched: bool,
+}
+
+impl Known {
+    /// A session that has no lease yet.
+    fn new(worker: &WorkerId) -> Self {
+        let session = Session { worker: worker.clone(), until: Timestamp::MIN, renewals: 0 };
+        Self { session, lapses_at: Timestamp::MIN, vouched: false }
+    }
 }
 
 const GROUPS: &str = "SELECT queue, tenant, kind, isolated, id FROM job_groups";
 const GROUP: &str = "SELECT queue, tenant, kind, isolated FROM job_groups WHERE id = ?1";
-const SESSIONS: &str = "SELECT worker, until, renewals, id, lapses_at FROM sessions";
+const SESSIONS: &str = "SELECT worker, until, renewals, id, lapses_at, vouched FROM sessions";
 const SESSION: &str = "SELECT worker, until, renewals FROM sessions WHERE id = ?1";
 const ADD_GROUP: &str =
     "INSERT INTO job_groups (id, queue, tenant, kind, isolated) VALUES (?1, ?2, ?3, ?4, ?5)";
 const SAVE_SESSION: &str = "
-    INSERT INTO sessions (id, worker, until, renewals, lapses_at, started_at)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+    INSERT INTO sessions (id, worker, until, renewals, lapses_at, vouched, started_at)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
     ON CONFLICT (id) DO UPDATE SET until = excluded.until, renewals = excluded.renewals,
-        lapses_at = excluded.lapses_at";
+        lapses_at = excluded.lapses_at, vouched = excluded.vouched";
 
 impl Unsaved {
     pub(super) fn is_empty(&self) -> bool {
@@ -100,13 +109,14 @@ impl Unsaved {
                 name.isolated,
             ])?;
         }
-        for (id, Known { session, lapses_at }) in &self.sessions {
+        for (id, Known { session, lapses_at, vouched }) in &self.sessions {
             connection.prepare_cached(SAVE_SESSION)?.execute(params![
                 id,
                 session.worker.as_str(),
                 session.until.as_micros(),
                 session.renewals,
                 lapses_at.as_micros(),
+                vouched,
                 now.as_micros()
             ])?;
         }
@@ -126,8 +136,8 @@ impl Names {
         let mut sessions = connection.prepare(SESSIONS)?;
         let mut rows = sessions.query([])?;
         while let Some(row) = rows.next()? {
-            let lapses_at = time_of(row, 4)?;
-            names.add_session(row.get(3)?, Known { session: session_of(row)?, lapses_at });
+            let (session, lapses_at, vouched) = (session_of(row)?, time_of(row, 4)?, row.get(5)?);
+            names.add_session(row.get(3)?, Known { session, lapses_at, vouched });
         }
         Ok(names)
     }
@@ -183,19 +193,32 @@ impl Names {
         match self.known_of(worker).cloned() {
             Some(known) if known.lapses_at >= until => {}
             Some(known) => self.save_session(Known { lapses_at: until, ..known }),
-            None => {
-                let none = Timestamp::MIN;
-                let session = Session { worker: worker.clone(), until: none, renewals: 0 };
-                self.save_session(Known { session, lapses_at: until });
-            }
+            None => self.save_session(Known { lapses_at: until, ..Known::new(worker) }),
+        }
+    }
+
+    /// The session of a worker that has had a lease: before that it is only a name.
+    pub(super) fn begun_session_of(&self, worker: &WorkerId) -> Option<&Session> {
+        let known = self.known_of(worker).filter(|known| known.lapses_at > Timestamp::MIN)?;
+        Some(&known.session)
+    }
+
+    /// A process vouches for the worker, or does so no more.
+    pub(super) fn vouch(&mut self, worker: &WorkerId, vouched: bool) {
+        match self.known_of(worker).cloned() {
+            Some(known) if known.vouched == vouched => {}
+            Some(known) => self.save_session(Known { vouched, ..known }),
+            None if vouched => self.save_session(Known { vouched, ..Known::new(worker) }),
+            None => {}
         }
     }
 
     /// A session was renewed.
     pub(super) fn renew_session(&mut self, session: Session) {
-        let known = self.known_of(&session.worker);
-        let lapses_at = known.map_or(session.until, |known| known.lapses_at.max(session.until));
-        self.save_session(Known { session, lapses_at });
+        let known = self.known_of(&session.worker).cloned();
+        let known = known.unwrap_or_else(|| Known::new(&session.worker));
+        let lapses_at = known.lapses_at.max(session.until);
+        self.save_session(Known { session, lapses_at, ..known });
     }
 
     fn known_of(&self, worker: &WorkerId) -> Option<&Known> {

@@ -16,6 +16,7 @@ use crate::{
     IdMap,
     commit::{Changes, Key, Row, WorkingSet},
     log,
+    news::News,
 };
 
 /// How many log ids stand in a job's row before the older ones move to their own table.
@@ -34,6 +35,8 @@ pub(super) struct Plan {
     pub(super) older: Vec<(i64, u64)>,
     /// What it takes out of the inbox.
     pub(super) inbox: inbox::Promotion,
+    /// What it means to those who wait.
+    pub(super) news: News,
     pub(super) now: Timestamp,
     /// The number of its last event, but for those of the inbox.
     pub(super) last_event: u64,
@@ -73,12 +76,15 @@ impl Plan {
         }
         let log = write_log(&changes, &mut rows, numbers, now);
         let mut older = Vec::new();
+        let mut news = News::of(&changes);
         for id in changes.created.iter().map(|(id, _)| id).chain(&changes.updated) {
             let Row { job, place, .. } = rows.get_mut(id).expect("it is part of the batch");
             place.group = Some(names.group(job, place));
-            place.session = job.lease.as_ref().map(|lease| {
-                names.session_of(&lease.worker).expect("a session begins with its first lease").0
+            let session = job.lease.as_ref().map(|lease| {
+                names.session_of(&lease.worker).expect("a session begins with its first lease")
             });
+            place.session = session.map(|(id, _)| id);
+            news.add(job, session.map_or(Timestamp::MIN, |(_, session)| session.until), now);
             if place.history.log_ids().len() > LOG_IDS_INLINE {
                 older.extend(place.history.take_older().into_iter().map(|id| (place.seq, id)));
             }
@@ -91,6 +97,7 @@ impl Plan {
             log,
             older,
             inbox: inbox::Promotion::default(),
+            news,
             now,
             last_event: numbers.event,
         }
@@ -98,8 +105,17 @@ impl Plan {
 
     /// Is there nothing to write?
     pub(super) fn is_empty(&self) -> bool {
-        let Changes { created, updated, events, outputs, letters, approvals, tasks, follow_ups } =
-            &self.changes;
+        let Changes {
+            created,
+            updated,
+            events,
+            outputs,
+            letters,
+            approvals,
+            tasks,
+            follow_ups,
+            follow_ups_done,
+        } = &self.changes;
         created.is_empty()
             && updated.is_empty()
             && events.is_empty()
@@ -108,6 +124,7 @@ impl Plan {
             && approvals.is_empty()
             && tasks.is_empty()
             && follow_ups.is_empty()
+            && follow_ups_done.is_empty()
             && self.names.is_empty()
             && self.inbox.is_empty()
     }

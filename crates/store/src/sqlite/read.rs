@@ -4,19 +4,20 @@ use std::{cmp::Reverse, sync::Arc};
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 use windlass_kernel::{
-    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, LetterState, Payload, Spec, Timestamp,
+    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, LetterState, Payload, Spec, TenantId,
+    Timestamp,
 };
 
 use super::{
     SqlResult,
-    load::{self, Loaded, job_columns, text_of, time_of},
+    load::{self, Loaded, job_columns, text_of, time_of, u128_of},
     names::Stored,
 };
 use crate::{
     Error, log,
     read::{
         Cursor, FeedEvent, JobFilter, LetterFilter, OldestReady, Output, Page, Position,
-        SessionView,
+        SessionView, StoredFollowUp,
     },
 };
 
@@ -250,10 +251,11 @@ pub(super) fn read_letters(
     Ok(Page { items, next })
 }
 
+/// A session that never had a lease is only a name.
 const SESSION_VIEWS: &str = "
     SELECT worker, lapses_at, renewals,
         (SELECT count(*) FROM jobs WHERE lease_session = sessions.id)
-    FROM sessions ORDER BY worker";
+    FROM sessions WHERE lapses_at > 0 ORDER BY worker";
 
 /// Every session, with how much it holds.
 pub(super) fn read_sessions(connection: &Connection) -> SqlResult<Vec<SessionView>> {
@@ -281,6 +283,41 @@ pub(super) fn read_oldest_ready(connection: &Connection) -> SqlResult<Vec<Oldest
     let rows = statement.query_map([], |row| {
         Ok(OldestReady { queue: text_of(row, 0)?, since: time_of(row, 1)? })
     })?;
+    rows.collect()
+}
+
+const FOLLOW_UPS: &str = "SELECT id, tenant, what FROM follow_ups ORDER BY id LIMIT ?1";
+
+/// What follows for other jobs and is not carried out yet, oldest first.
+pub(super) fn read_follow_ups(
+    connection: &Connection,
+    max: usize,
+) -> SqlResult<Vec<StoredFollowUp>> {
+    let mut statement = connection.prepare_cached(FOLLOW_UPS)?;
+    let rows = statement.query_map([i64::try_from(max).unwrap_or(i64::MAX)], |row| {
+        let (tenant, follow_up) = (text_of(row, 1)?, load::json_of(row, 2)?);
+        Ok(StoredFollowUp { id: row.get(0)?, tenant, follow_up })
+    })?;
+    rows.collect()
+}
+
+const OPEN_CHILDREN: &str = "
+    SELECT jobs.id FROM children JOIN jobs ON jobs.seq = children.seq
+    WHERE children.parent = ?1 AND jobs.tenant = ?2
+        AND jobs.state NOT IN ('succeeded', 'partial', 'failed', 'cancelled')
+    ORDER BY children.seq LIMIT ?3";
+
+/// Children of a job that are not at their end, oldest first.
+pub(super) fn read_open_children(
+    connection: &Connection,
+    tenant: &TenantId,
+    parent: JobId,
+    max: usize,
+) -> SqlResult<Vec<JobId>> {
+    let mut statement = connection.prepare_cached(OPEN_CHILDREN)?;
+    let limit = i64::try_from(max).unwrap_or(i64::MAX);
+    let of = params![parent.as_u128().to_be_bytes(), tenant.as_str(), limit];
+    let rows = statement.query_map(of, |row| Ok(JobId::from_u128(u128_of(row, 0)?)))?;
     rows.collect()
 }
 

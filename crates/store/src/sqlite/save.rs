@@ -54,10 +54,14 @@ pub(super) fn save(connection: &Connection, plan: &Plan) -> SqlResult<()> {
         let row = params![tenant.as_str(), json(follow_up)];
         connection.prepare_cached(FOLLOW_UP)?.execute(row)?;
     }
+    for id in &changes.follow_ups_done {
+        connection.prepare_cached(FOLLOW_UP_DONE)?.execute([id])?;
+    }
     Ok(())
 }
 
 const FOLLOW_UP: &str = "INSERT INTO follow_ups (tenant, what) VALUES (?1, ?2)";
+const FOLLOW_UP_DONE: &str = "DELETE FROM follow_ups WHERE id = ?1";
 
 const APPROVE: &str =
     "INSERT INTO approvals (dlq_id, step, principal, reason, at) VALUES (?1, ?2, ?3, ?4, ?5)";

@@ -20,7 +20,7 @@ use rusqlite::{Connection, TransactionBehavior, config::DbConfig};
 use tokio::sync::{mpsc::WeakSender, oneshot};
 
 use super::{
-    SqlResult, classify,
+    Bells, SqlResult, classify,
     mark::{Mark, Point},
     named::Named,
     plan::Plan,
@@ -82,13 +82,15 @@ impl Saver {
         named: Named,
         mark: Mark,
         gate: Gate,
+        bells: Arc<Bells>,
         writer: WeakSender<Request>,
     ) -> Result<Self, Error> {
         // One plan is written and one waits: more would only be older when they are written.
         let (tasks, inbox) = sync_channel(1);
         let (told, outcomes) = channel();
         let disk = Disk { connection, named, mark };
-        let work = Working { disk, gate, outcomes: told, writer, failures: 0, broken: None };
+        let (failures, broken) = (0, None);
+        let work = Working { disk, gate, bells, outcomes: told, writer, failures, broken };
         let thread = thread::Builder::new().name("windlass-saver".to_owned());
         let thread = thread.spawn(move || work.run(&inbox))?;
         Ok(Self { tasks: Some(tasks), outcomes, thread: Some(thread), failures: 0 })
@@ -201,6 +203,7 @@ const LOG_PAGES_MAX: i64 = 1_000;
 struct Working {
     disk: Disk,
     gate: Gate,
+    bells: Arc<Bells>,
     outcomes: Sender<Outcome>,
     writer: WeakSender<Request>,
     /// How many plans have failed.
@@ -244,8 +247,12 @@ impl Working {
             Some(error) => Err(error),
             None => self.disk.save(&plan, incarnation),
         };
+        let news = plan.news;
         // The writer takes over what is in it.
         drop(plan);
+        if saved.is_ok() {
+            self.bells.ring(&news);
+        }
         match (saved, asked) {
             (Ok(_), Some(asked)) => {
                 let _ = self.outcomes.send(Outcome::Told);

@@ -16,15 +16,16 @@ use std::{
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
 use tokio::sync::mpsc;
 use windlass_kernel::{
-    Jitter, JobId, Retention, Timestamp,
+    Jitter, JobId, Retention, Timestamp, WorkerId,
     ops::{Expire, Expiry},
 };
 
 use super::{
-    Clock, SqlResult, classify,
+    SqlResult, classify,
     decide::{Known, Planned, State, Tried, decide},
     inbox, load,
     mark::Point,
+    now::Now,
     open::{INCARNATION, SET_INCARNATION},
     plan::Plan,
     retention::{self, Sweep},
@@ -39,7 +40,7 @@ pub(super) struct Writer {
     connection: Connection,
     saver: Saver,
     gate: Gate,
-    clock: Clock,
+    now: Arc<Now>,
     known: Known,
     /// Plans that are on their way, oldest first.
     flying: VecDeque<Arc<Plan>>,
@@ -48,7 +49,6 @@ pub(super) struct Writer {
     last_pruned: Option<JobId>,
     /// A plan was given up, or could not be written: what is known may be what is not so.
     is_unsure: bool,
-    last_now: Timestamp,
     incarnation: u32,
     /// How many rows of the inbox the last plan took.
     promoting: usize,
@@ -61,12 +61,12 @@ impl Writer {
         connection: Connection,
         saver: Saver,
         gate: Gate,
-        clock: Clock,
+        now: Arc<Now>,
     ) -> Result<Self, Error> {
         let known = Known::load(&connection).map_err(classify)?;
         let at =
             connection.query_row(LAST_AT, [], |row| row.get(0)).optional().map_err(classify)?;
-        let last_now = Timestamp::from_micros(at.unwrap_or(0));
+        now.at_least(Timestamp::from_micros(at.unwrap_or(0)));
         let incarnation = connection.query_row(INCARNATION, [], |row| row.get(0)).optional();
         let incarnation = incarnation.map_err(classify)?.unwrap_or(0);
         let last_pruned = retention::load_last_pruned(&connection).map_err(classify)?;
@@ -74,13 +74,12 @@ impl Writer {
             connection,
             saver,
             gate,
-            clock,
+            now,
             known,
             flying: VecDeque::new(),
             sweep: Sweep::default(),
             last_pruned,
             is_unsure: false,
-            last_now,
             incarnation,
             promoting: 0,
         })
@@ -137,6 +136,9 @@ impl Writer {
             Request::RaiseIncarnation(answer) => {
                 tell(self.raise_incarnation(), |result| drop(answer.send(result)))
             }
+            Request::Vouch(worker, vouched, answer) => {
+                tell(self.vouch(&worker, vouched), |result| drop(answer.send(result)))
+            }
             // It has.
             Request::Look => true,
         }
@@ -156,10 +158,23 @@ impl Writer {
         Ok(())
     }
 
+    /// Notes whether a process vouches for a worker. One row, so one transaction.
+    fn vouch(&mut self, worker: &WorkerId, vouched: bool) -> Result<(), Error> {
+        self.land_all()?;
+        self.be_sure()?;
+        let (names, now) = (self.known.vouch(worker, vouched), self.now.get());
+        if names.is_empty() {
+            return Ok(());
+        }
+        let saved = self.saver.run(move |disk| names.save(&disk.connection, now))?;
+        self.is_unsure = saved.is_err();
+        saved.map_err(classify)
+    }
+
     /// One step of retention, one transaction. It writes no event. After an error the pass begins anew.
     fn prune(&mut self, retention: Retention, max: usize) -> Result<Pruned, Error> {
         self.land_all()?;
-        let now = (self.clock)().max(self.last_now);
+        let now = self.now.get();
         let sweep = mem::take(&mut self.sweep);
         let step = move |disk: &mut Disk| -> SqlResult<_> {
             let transaction =
@@ -170,7 +185,7 @@ impl Writer {
             Ok((pruned, sweep, last_pruned))
         };
         let (pruned, sweep, last_pruned) = self.saver.run(step)?.map_err(classify)?;
-        (self.sweep, self.last_pruned, self.last_now) = (sweep, last_pruned, now);
+        (self.sweep, self.last_pruned) = (sweep, last_pruned);
         Ok(pruned)
     }
 
@@ -265,7 +280,7 @@ impl Writer {
                     continue;
                 }
                 Err(Error::Contradiction(why)) if self.promoting == 1 => {
-                    let (why, now) = (format!("the database refuses it: {why}"), self.last_now);
+                    let (why, now) = (format!("the database refuses it: {why}"), self.now.get());
                     self.saver
                         .run(move |disk| inbox::set_first_aside(&mut disk.connection, &why, now))?
                         .map_err(classify)?;
@@ -307,16 +322,9 @@ impl Writer {
     /// Decides a batch, and before it so many rows of the inbox. None, as in [`Self::commit_with`]; or, if it
     /// is to take none, because something waits there.
     fn plan(&mut self, writes: &[Write], take: Option<usize>) -> Result<Option<Planned>, Error> {
-        // The clock never goes back, whatever the machine's does.
-        let now = (self.clock)().max(self.last_now);
-        self.last_now = now;
+        let now = self.now.get();
         loop {
-            while self.is_unsure {
-                self.is_unsure = false;
-                // One that fails meanwhile makes it unsure again.
-                self.land_all()?;
-                self.known = Known::load(&self.connection).map_err(classify)?;
-            }
+            self.be_sure()?;
             match self.try_plan(writes, take, now).map_err(classify) {
                 Ok(Tried::Planned(planned)) => return Ok(Some(planned)),
                 Ok(Tried::HasToWait) => self.land_all()?,
@@ -331,6 +339,17 @@ impl Writer {
                 }
             }
         }
+    }
+
+    /// Looks again at what is stored, if what is known may not be so.
+    fn be_sure(&mut self) -> Result<(), Error> {
+        while self.is_unsure {
+            self.is_unsure = false;
+            // One that fails meanwhile makes it unsure again.
+            self.land_all()?;
+            self.known = Known::load(&self.connection).map_err(classify)?;
+        }
+        Ok(())
     }
 
     fn try_plan(

@@ -14,12 +14,13 @@ use std::{
 
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
-use windlass_kernel::Retention;
+use windlass_kernel::{Retention, WorkerId};
 
 use super::{
-    Clock,
+    Bells,
     mark::Mark,
     named::Named,
+    now::Now,
     open::connect_to_read,
     saver::{Gate, Saver},
     writer::Writer,
@@ -40,6 +41,7 @@ pub(super) enum Request {
     Commit(Arc<Vec<Write>>, oneshot::Sender<Result<Replies, Error>>),
     Prune(Retention, usize, oneshot::Sender<Result<Pruned, Error>>),
     RaiseIncarnation(oneshot::Sender<Result<(), Error>>),
+    Vouch(WorkerId, bool, oneshot::Sender<Result<(), Error>>),
     /// Something became of a plan.
     Look,
 }
@@ -49,7 +51,9 @@ impl Request {
         match self {
             Self::Commit(_, answer) => drop(answer.send(Err(error))),
             Self::Prune(_, _, answer) => drop(answer.send(Err(error))),
-            Self::RaiseIncarnation(answer) => drop(answer.send(Err(error))),
+            Self::RaiseIncarnation(answer) | Self::Vouch(_, _, answer) => {
+                drop(answer.send(Err(error)));
+            }
             Self::Look => {}
         }
     }
@@ -60,13 +64,15 @@ impl WriterThread {
         connection: Connection,
         path: &Path,
         mark: Mark,
-        clock: Clock,
+        now: Arc<Now>,
+        bells: Arc<Bells>,
     ) -> Result<Self, Error> {
         let (requests, inbox) = mpsc::channel(REQUESTS_MAX);
         let gate = Gate::default();
         let named = Named::new(path);
-        let saver = Saver::start(connection, named, mark, gate.clone(), requests.downgrade())?;
-        let mut writer = Writer::new(connect_to_read(path)?, saver, gate, clock)?;
+        let way = requests.downgrade();
+        let saver = Saver::start(connection, named, mark, gate.clone(), bells, way)?;
+        let mut writer = Writer::new(connect_to_read(path)?, saver, gate, now)?;
         writer.end_old_leases()?;
         let thread = thread::Builder::new()
             .name("windlass-writer".to_owned())
@@ -90,6 +96,12 @@ impl WriterThread {
     pub(super) async fn raise_incarnation(&self) -> Result<(), Error> {
         let (answer, answered) = oneshot::channel();
         self.ask(Request::RaiseIncarnation(answer), answered).await
+    }
+
+    /// Has it noted whether a process vouches for a worker.
+    pub(super) async fn vouch(&self, worker: WorkerId, vouched: bool) -> Result<(), Error> {
+        let (answer, answered) = oneshot::channel();
+        self.ask(Request::Vouch(worker, vouched, answer), answered).await
     }
 
     async fn ask<T>(

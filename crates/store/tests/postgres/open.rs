@@ -3,7 +3,7 @@
 use std::error::Error as _;
 
 use windlass_store::{
-    Error,
+    Error, Store as _,
     postgres::{Options, Postgres},
 };
 use windlass_testkit::postgres::Cluster;

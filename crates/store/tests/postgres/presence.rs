@@ -10,7 +10,7 @@ use windlass_kernel::{
     Jitter, State,
     ops::{Expire, Expiry},
 };
-use windlass_store::postgres::Postgres;
+use windlass_store::{Store as _, postgres::Postgres};
 
 use crate::common::{
     Backend, Killed, START, TestStore, child, child_home, clock, granted, plain,
@@ -33,7 +33,7 @@ fn child_claims_and_waits() {
     let (store, runtime) = node(&home.address());
     runtime.block_on(store.vouch(&worker("w1"))).unwrap();
     let claim = windlass_store::Write::Claim(wanted("w1", 7, 1));
-    let commit = windlass_store::Store::commit(&store, vec![claim].into());
+    let commit = store.commit(vec![claim].into());
     let replies = runtime.block_on(commit).unwrap();
     assert_eq!(granted(replies[0].as_ref().unwrap()).len(), 1);
     wait_to_be_killed();
@@ -69,7 +69,7 @@ fn a_process_that_is_killed_is_dead_long_before_its_leases_run_out() {
     drop(owner);
     let took = await_death(&store, &runtime, Duration::from_secs(30)).expect("it is dead");
     println!("known to be dead after {took:?}");
-    let held = runtime.block_on(store.held_by(&worker("w1"))).unwrap();
+    let held = runtime.block_on(store.held_by(&worker("w1"), 10)).unwrap();
     assert_eq!(held.len(), 1);
     let (what, jitter) = (Expiry::DeadSession, Jitter::NONE);
     let (_, job_id, version) = held[0].clone();

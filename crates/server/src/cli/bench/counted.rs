@@ -5,12 +5,15 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use windlass_kernel::{Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention};
+use tokio::sync::watch;
+use windlass_kernel::{
+    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, TenantId, WorkerId,
+};
 use windlass_store::{
     Overlap, Replies, Store, StoreFuture, Write,
     read::{
-        Cursor, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page, Pruned,
-        SessionView,
+        Cursor, Due, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
+        Pruned, SessionView, StoredFollowUp,
     },
 };
 
@@ -108,5 +111,54 @@ impl Store for Counted {
 
     fn raise_incarnation(&self) -> StoreFuture<'_, ()> {
         self.store.raise_incarnation()
+    }
+
+    fn ready(&self) -> watch::Receiver<u64> {
+        self.store.ready()
+    }
+
+    fn sooner(&self) -> watch::Receiver<u64> {
+        self.store.sooner()
+    }
+
+    fn due(&self, max: usize) -> StoreFuture<'_, Due> {
+        self.store.due(max)
+    }
+
+    fn follow_ups(&self, max: usize) -> StoreFuture<'_, Vec<StoredFollowUp>> {
+        self.store.follow_ups(max)
+    }
+
+    fn open_children(
+        &self,
+        tenant: &TenantId,
+        parent: JobId,
+        max: usize,
+    ) -> StoreFuture<'_, Vec<JobId>> {
+        self.store.open_children(tenant, parent, max)
+    }
+
+    fn vouch(&self, worker: &WorkerId) -> StoreFuture<'_, ()> {
+        self.store.vouch(worker)
+    }
+
+    fn stop_vouching(&self, worker: &WorkerId) -> StoreFuture<'_, ()> {
+        self.store.stop_vouching(worker)
+    }
+
+    fn dead_workers(&self) -> StoreFuture<'_, Vec<WorkerId>> {
+        self.store.dead_workers()
+    }
+
+    fn held_by(
+        &self,
+        worker: &WorkerId,
+        max: usize,
+    ) -> StoreFuture<'_, Vec<(TenantId, JobId, u64)>> {
+        self.store.held_by(worker, max)
+    }
+
+    fn health(&self) -> StoreFuture<'_, ()> {
+        self.store.health()
     }
 }

@@ -63,7 +63,7 @@ impl Load {
     ) -> Result<Vec<Granted>, Error> {
         match self.handle.submit(self.noop.claim(worker, max)).await? {
             Reply::Granted(granted) => Ok(granted),
-            Reply::Answer(_) | Reply::Renewed { .. } => Ok(Vec::new()),
+            Reply::Answer(_) | Reply::Renewed { .. } | Reply::Done => Ok(Vec::new()),
         }
     }
 

@@ -104,11 +104,12 @@ impl Copy {
 
 const FIRST: &str = "SELECT first FROM temp.feed WHERE seq = ?1";
 
+/// A table whose name begins like that is SQLite's own.
 const COLUMNS: &str = "
     SELECT 'CREATE TABLE ' || tables.name || ' ('
         || group_concat(columns.name || ' ' || columns.type) || ') STRICT;'
     FROM sqlite_schema AS tables, pragma_table_info(tables.name) AS columns
-    WHERE tables.type = 'table' GROUP BY tables.name";
+    WHERE tables.type = 'table' AND tables.name NOT LIKE 'sqlite%' GROUP BY tables.name";
 
 /// Our tables as the migrations make them, with nothing but their columns.
 fn tables() -> SqlResult<String> {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use tokio::{
-    sync::{Semaphore, oneshot},
+    sync::{Semaphore, oneshot, watch},
     task::JoinHandle,
 };
 use windlass_kernel::{
@@ -20,8 +20,8 @@ use windlass_kernel::{
 use windlass_store::{
     Error, Overlap, Replies, Reply, Store, StoreFuture, Write,
     read::{
-        Cursor, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page, Pruned,
-        SessionView,
+        Cursor, Due, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
+        Pruned, SessionView, StoredFollowUp,
     },
 };
 
@@ -203,6 +203,41 @@ impl Store for Fake {
     fn raise_incarnation(&self) -> StoreFuture<'_, ()> {
         unasked()
     }
+    fn ready(&self) -> watch::Receiver<u64> {
+        never()
+    }
+    fn sooner(&self) -> watch::Receiver<u64> {
+        never()
+    }
+    fn due(&self, _: usize) -> StoreFuture<'_, Due> {
+        unasked()
+    }
+    fn follow_ups(&self, _: usize) -> StoreFuture<'_, Vec<StoredFollowUp>> {
+        unasked()
+    }
+    fn open_children(&self, _: &TenantId, _: JobId, _: usize) -> StoreFuture<'_, Vec<JobId>> {
+        unasked()
+    }
+    fn vouch(&self, _: &WorkerId) -> StoreFuture<'_, ()> {
+        unasked()
+    }
+    fn stop_vouching(&self, _: &WorkerId) -> StoreFuture<'_, ()> {
+        unasked()
+    }
+    fn dead_workers(&self) -> StoreFuture<'_, Vec<WorkerId>> {
+        unasked()
+    }
+    fn held_by(&self, _: &WorkerId, _: usize) -> StoreFuture<'_, Vec<(TenantId, JobId, u64)>> {
+        unasked()
+    }
+    fn health(&self) -> StoreFuture<'_, ()> {
+        unasked()
+    }
+}
+
+/// Nobody will ever be told anything.
+fn never() -> watch::Receiver<u64> {
+    watch::channel(0).1
 }
 
 fn unasked<T>() -> StoreFuture<'static, T> {

@@ -1,0 +1,138 @@
+//! What a commit means to those who wait: workers for jobs, timers for the next thing to look after.
+//!
+//! Nobody is told before the commit is durable. No alarm is missed: whatever is committed before a look begins
+//! is seen by the look, and whatever is committed while it lasts is compared with what it found.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+use windlass_kernel::{Job, Timestamp};
+
+use crate::{commit::Changes, job_row::timer_at, read::Due};
+
+/// What a commit brings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct News {
+    /// Can a job be claimed that it made or changed?
+    pub(crate) is_ready: bool,
+    /// The first alarm, retry or end of a lease of the jobs that it made or changed; [`NEVER`] if there is none.
+    soonest: i64,
+    /// Does something follow for another job?
+    follows: bool,
+}
+
+/// Later than everything, in microseconds.
+const NEVER: i64 = i64::MAX;
+
+impl News {
+    /// What these changes bring, but for their jobs.
+    pub(crate) fn of(changes: &Changes) -> Self {
+        let follows = !changes.follow_ups.is_empty();
+        Self { is_ready: false, soonest: NEVER, follows }
+    }
+
+    /// Adds a job that the commit made or changed. Its session may keep its lease for longer.
+    pub(crate) fn add(&mut self, job: &Job, session_until: Timestamp, now: Timestamp) {
+        self.is_ready |= job.claim_at().is_some_and(|at| at <= now);
+        let lease = job.lease.as_ref().map(|lease| lease.until.max(session_until));
+        for at in [timer_at(job), job.next_retry_at, lease].into_iter().flatten() {
+            self.soonest = self.soonest.min(at.as_micros());
+        }
+    }
+}
+
+/// Tells those who look after alarms that they have to look earlier than they know.
+pub(crate) struct Sooner {
+    state: Mutex<State>,
+    told: watch::Sender<u64>,
+}
+
+/// Times are in microseconds.
+struct State {
+    /// When those who wait look again: what the last look found, or what they were told since.
+    known: i64,
+    /// The soonest that was committed since the looks began that still last.
+    meanwhile: i64,
+    /// How many looks last.
+    looks: usize,
+}
+
+impl Default for Sooner {
+    /// Nobody has looked, so everything is sooner.
+    fn default() -> Self {
+        let state = State { known: NEVER, meanwhile: NEVER, looks: 0 };
+        Self { state: Mutex::new(state), told: watch::Sender::new(0) }
+    }
+}
+
+impl Sooner {
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.told.subscribe()
+    }
+
+    /// A commit is durable that brings this.
+    pub(crate) fn tell(&self, news: &News) {
+        if news.soonest == NEVER && !news.follows {
+            return;
+        }
+        let mut state = self.state();
+        let is_sooner = news.soonest < state.known;
+        state.known = state.known.min(news.soonest);
+        state.meanwhile = state.meanwhile.min(news.soonest);
+        drop(state);
+        if is_sooner || news.follows {
+            self.bump();
+        }
+    }
+
+    /// Something was committed, and nobody knows what.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn tell_anyway(&self) {
+        self.bump();
+    }
+
+    /// A look begins. To be called before anything is read.
+    pub(crate) fn look(&self) -> Look<'_> {
+        let mut state = self.state();
+        if state.looks == 0 {
+            state.meanwhile = NEVER;
+        }
+        state.looks += 1;
+        Look { sooner: self }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn bump(&self) {
+        self.told.send_modify(|count| *count = count.wrapping_add(1));
+    }
+}
+
+/// A look that lasts. If it is given up, what was known before still is.
+pub(crate) struct Look<'a> {
+    sooner: &'a Sooner,
+}
+
+impl Look<'_> {
+    /// What it found is from now on known to those who wait, unless something sooner was committed meanwhile: then
+    /// they are told, for the look may not have seen it.
+    pub(crate) fn found(self, due: &Due) {
+        let next = [due.next_at, due.next_retry_at].into_iter().flatten().min();
+        let next = next.map_or(NEVER, Timestamp::as_micros);
+        let mut state = self.sooner.state();
+        let is_sooner = state.meanwhile < next;
+        state.known = state.meanwhile.min(next);
+        drop(state);
+        if is_sooner {
+            self.sooner.bump();
+        }
+    }
+}
+
+impl Drop for Look<'_> {
+    fn drop(&mut self) {
+        self.sooner.state().looks -= 1;
+    }
+}

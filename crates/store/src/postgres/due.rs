@@ -1,0 +1,155 @@
+//! Looks for what time has brought: alarms that ring, and leases that have run out.
+
+use deadpool_postgres::ClientWrapper;
+use tokio_postgres::Row;
+use windlass_kernel::{Timestamp, timer::Alarm};
+
+use super::{
+    Failure, Inner, PgResult,
+    load::{
+        Loaded, id_of, job_columns, job_of, job_tables, number, text_of, time_of, time_or_none,
+    },
+    pipeline::{Ask, run, run_one},
+    types::Time,
+};
+use crate::{
+    Error,
+    due::{Found, Ring},
+    job_row::own_alarm,
+    read::{Due, DueJob},
+};
+
+impl Inner {
+    /// What time has brought. What is committed here meanwhile is told.
+    pub(super) async fn due(&self, max: usize) -> Result<Due, Error> {
+        let (look, max) = (self.sooner.look(), max.max(1));
+        let clock = self.clock.as_ref().map(|clock| clock());
+        let read = async |client: &ClientWrapper| look_at(client, max, clock).await;
+        let due = self.with_client(read).await?.share(max);
+        look.found(&due);
+        Ok(due)
+    }
+}
+
+/// The clock never goes back, whatever the server's does.
+const NOW: &str = "
+    SELECT greatest(coalesce($1, clock_timestamp()), (SELECT at FROM feed ORDER BY first DESC LIMIT 1))";
+
+/// Served by the index `jobs_timer`.
+const NEXT_TIMER: &str = "SELECT min(timer_at) FROM jobs WHERE timer_at > $1";
+
+/// Served by the index `jobs_retry_at`.
+const NEXT_RETRY: &str = "SELECT min(next_retry_at) FROM jobs WHERE next_retry_at > $1";
+
+/// Longest first. Served by the index `jobs_timer`.
+const RUNG: &str = concat!(
+    "SELECT ",
+    job_columns!(),
+    job_tables!(),
+    "WHERE j.timer_at <= $1 ORDER BY j.timer_at LIMIT $2"
+);
+
+/// Sessions that hold jobs. It goes from one to the next in the index `jobs_leased`, so it costs nothing that
+/// there are many that hold none.
+macro_rules! holders {
+    () => {
+        "WITH RECURSIVE holders (id) AS (
+            (SELECT lease_session FROM jobs WHERE lease_session IS NOT NULL
+             ORDER BY lease_session LIMIT 1)
+            UNION ALL
+            SELECT (SELECT lease_session FROM jobs
+                    WHERE lease_session IS NOT NULL AND lease_session > holders.id
+                    ORDER BY lease_session LIMIT 1)
+            FROM holders WHERE holders.id IS NOT NULL) "
+    };
+}
+
+/// When a lease ends by itself, as its row has it.
+macro_rules! own_until {
+    () => {
+        "timestamptz 'epoch'
+            + ('x' || encode(substring(j.lease FROM 25 FOR 8), 'hex'))::bit(64)::bigint
+            * interval '1 microsecond'"
+    };
+}
+
+const LAPSED: &str = concat!(
+    holders!(),
+    "SELECT j.tenant, j.id, j.version, s.worker, greatest(s.until, ",
+    own_until!(),
+    ") FROM holders JOIN sessions s ON s.id = holders.id AND s.until <= $1
+        JOIN jobs j ON j.lease_session = s.id AND j.lease_session IS NOT NULL
+     WHERE ",
+    own_until!(),
+    " <= $1 LIMIT $2"
+);
+
+/// Of a session that was renewed, the first lease that does not last longer by itself ends with it.
+const NEXT_LAPSE: &str = concat!(
+    holders!(),
+    "SELECT min(CASE
+        WHEN s.until > $1 AND EXISTS (
+            SELECT FROM jobs j WHERE j.lease_session = s.id AND j.lease_session IS NOT NULL AND ",
+    own_until!(),
+    " <= s.until)
+        THEN s.until
+        ELSE (
+            SELECT min(",
+    own_until!(),
+    ") FROM jobs j WHERE j.lease_session = s.id AND j.lease_session IS NOT NULL AND ",
+    own_until!(),
+    " > $1)
+        END)
+     FROM holders JOIN sessions s ON s.id = holders.id"
+);
+
+/// Looks for at most so many of each kind.
+///
+/// Each statement sees another moment. What comes is looked for before what is there: so what a commit in between
+/// makes ring is found, and of what it makes come whoever committed it is told.
+async fn look_at(client: &ClientWrapper, max: usize, clock: Option<Timestamp>) -> PgResult<Found> {
+    let now = run_one(client, Ask::new(NOW).with(clock.map(Time))).await?;
+    let now = time_of(first(&now)?, 0)?;
+    let limit = i64::try_from(max).unwrap_or(i64::MAX);
+    let asks = [
+        Ask::new(NEXT_TIMER).with(Time(now)),
+        Ask::new(NEXT_LAPSE).with(Time(now)),
+        Ask::new(NEXT_RETRY).with(Time(now)),
+        Ask::new(RUNG).with(Time(now)).with(limit),
+        Ask::new(LAPSED).with(Time(now)).with(limit),
+    ];
+    let rows = run(client, &asks).await?;
+    let next = |place: usize| time_or_none(first(&rows[place])?, 0);
+    Ok(Found {
+        now,
+        next_timer_at: next(0)?,
+        next_lapse_at: next(1)?,
+        next_retry_at: next(2)?,
+        timers: rows[3].iter().map(rung_of).collect::<PgResult<_>>()?,
+        leases: rows[4].iter().map(lapsed_of).collect::<PgResult<_>>()?,
+    })
+}
+
+fn first(rows: &[Row]) -> PgResult<&Row> {
+    rows.first().ok_or_else(|| Failure::damaged("there is no row"))
+}
+
+fn rung_of(row: &Row) -> PgResult<Ring> {
+    let Loaded { job, .. } = job_of(row)?;
+    let rings = own_alarm(&job);
+    let (since, alarm) = rings.ok_or_else(|| Failure::damaged("nothing rings"))?;
+    let held_by = job.lease.map(|lease| lease.worker);
+    let (tenant, job_id, version) = (job.spec.tenant.clone(), job.id, job.version);
+    Ok((since, DueJob { tenant, job_id, version, alarm, held_by }))
+}
+
+fn lapsed_of(row: &Row) -> PgResult<Ring> {
+    let job = DueJob {
+        tenant: text_of(row, 0)?,
+        job_id: id_of(row, 1)?,
+        version: number(row, 2)?,
+        alarm: Alarm::Lease,
+        held_by: Some(text_of(row, 3)?),
+    };
+    Ok((time_of(row, 4)?, job))
+}

@@ -1,0 +1,84 @@
+//! Proof of death: the file's lock. Whoever has the file is its only owner, so what an earlier owner vouched for and
+//! this one does not is dead.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use rusqlite::{Connection, params};
+use windlass_kernel::{JobId, TenantId, WorkerId};
+
+use super::{
+    SqlResult, Sqlite,
+    load::{text_of, u128_of},
+};
+use crate::Error;
+
+/// The workers that this process vouches for.
+#[derive(Default)]
+pub(super) struct Presence {
+    workers: Mutex<BTreeSet<WorkerId>>,
+}
+
+impl Presence {
+    fn workers(&self) -> MutexGuard<'_, BTreeSet<WorkerId>> {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sqlite {
+    /// Says that this process runs the worker.
+    pub(super) async fn vouch_for(&self, worker: WorkerId) -> Result<(), Error> {
+        // It is known before it is written: at no time does it look like the worker of another process.
+        let is_new = self.presence.workers().insert(worker.clone());
+        let vouched = self.writer.vouch(worker.clone(), true).await;
+        if vouched.is_err() && is_new {
+            self.presence.workers().remove(&worker);
+        }
+        vouched
+    }
+
+    /// The worker has ended: its session is like that of any other.
+    pub(super) async fn vouch_no_more(&self, worker: WorkerId) -> Result<(), Error> {
+        self.writer.vouch(worker.clone(), false).await?;
+        self.presence.workers().remove(&worker);
+        Ok(())
+    }
+
+    /// Workers that an earlier process vouched for.
+    pub(super) async fn dead(&self) -> Result<Vec<WorkerId>, Error> {
+        let mut vouched = self.readers.read(|snapshot| Ok(Ok(read_vouched(snapshot)?))).await?;
+        let mine = self.presence.workers();
+        vouched.retain(|worker| !mine.contains(worker));
+        Ok(vouched)
+    }
+}
+
+/// Served by the index `sessions_vouched`.
+const VOUCHED: &str = "SELECT worker FROM sessions WHERE vouched = 1 ORDER BY worker";
+
+fn read_vouched(connection: &Connection) -> SqlResult<Vec<WorkerId>> {
+    let mut statement = connection.prepare_cached(VOUCHED)?;
+    let workers = statement.query_map([], |row| text_of(row, 0))?;
+    workers.collect()
+}
+
+/// Served by the index `jobs_leased`.
+const HELD_BY: &str = "
+    SELECT tenant, id, version FROM jobs
+    WHERE lease_session = (SELECT id FROM sessions WHERE worker = ?1) LIMIT ?2";
+
+/// What a worker holds, as an op that ends its leases names it.
+pub(super) fn read_held_by(
+    connection: &Connection,
+    worker: &WorkerId,
+    max: usize,
+) -> SqlResult<Vec<(TenantId, JobId, u64)>> {
+    let limit = i64::try_from(max).unwrap_or(i64::MAX);
+    let mut statement = connection.prepare_cached(HELD_BY)?;
+    let rows = statement.query_map(params![worker.as_str(), limit], |row| {
+        Ok((text_of(row, 0)?, JobId::from_u128(u128_of(row, 1)?), row.get(2)?))
+    })?;
+    rows.collect()
+}

@@ -2,6 +2,7 @@
 //!
 //! While somebody else holds the file, nothing is written, and what comes in is decided on top of what is not
 //! on the disk yet. Whatever a plain map says of the same ops, one after the other, the store has to say.
+//! In memory whoever decides waits as well, and then meets whoever writes.
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod common;
@@ -35,7 +36,16 @@ fn live_through(mut rich: Rich) -> Rich {
 
 #[test]
 fn commits_that_overlap_are_as_if_they_came_one_after_the_other() {
-    let mut rich = Rich::new_in(Backend::Sqlite.new_quick_home());
+    overlap_in(Backend::Sqlite);
+}
+
+#[test]
+fn commits_that_overlap_in_memory_are_as_if_they_came_one_after_the_other() {
+    overlap_in(Backend::Memory);
+}
+
+fn overlap_in(backend: Backend) {
+    let mut rich = Rich::new_in(backend.new_quick_home());
     rich.overlap = Some(Overlap { fails_first: None, failures: 0 });
     let rich = live_through(rich);
     let report = rich.home.check();
@@ -78,7 +88,16 @@ fn poison(number: u64) -> Write {
 
 #[test]
 fn what_was_decided_on_top_of_a_commit_that_failed_is_decided_anew() {
-    let mut rich = Rich::new_in(Backend::Sqlite.new_quick_home());
+    fail_in(Backend::Sqlite);
+}
+
+#[test]
+fn what_was_decided_in_memory_on_top_of_a_commit_that_failed_is_decided_anew() {
+    fail_in(Backend::Memory);
+}
+
+fn fail_in(backend: Backend) {
+    let mut rich = Rich::new_in(backend.new_quick_home());
     let refuse = "CREATE TRIGGER no_poison BEFORE INSERT ON jobs WHEN new.payload = '\"poison\"'
         BEGIN SELECT RAISE(ABORT, 'no poison here'); END";
     rich.home.user().sql(refuse);

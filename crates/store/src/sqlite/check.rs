@@ -7,9 +7,9 @@
 mod copy;
 mod rows;
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, Row, Rows, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row, Rows, backup::Backup, params};
 use windlass_kernel::JobId;
 
 #[cfg(feature = "postgres")]
@@ -19,8 +19,9 @@ use self::rows::{
     line_of, run_of,
 };
 use super::{
-    SqlResult, classify,
+    SqlResult, Sqlite, classify,
     load::{TaskName, u128_of},
+    place::Place,
     read::read_feed_from,
 };
 use crate::{
@@ -34,9 +35,39 @@ use crate::{
 
 /// Checks a whole file: every job, every event, every dead letter. Nothing in the file is changed.
 pub fn check(path: &Path) -> Result<Report, Error> {
-    let mut report = Report::default();
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let opened = Connection::open_with_flags(path, flags).and_then(|mut connection| {
+    check_opened(Connection::open_with_flags(path, flags))
+}
+
+impl Sqlite {
+    /// Checks the whole store: every job, every event, every dead letter. It is open, and others may write
+    /// meanwhile; nothing in it is changed.
+    pub fn check(&self) -> Result<Report, Error> {
+        match &self.place {
+            Place::File(path) => check(path),
+            // Whoever reads in memory keeps the writer waiting, so a copy is read.
+            Place::Memory(_) => check_opened(copy_of(self.place.connect_to_read()?)),
+        }
+    }
+}
+
+/// Has any answer. To get it a connection takes the lock that a reader needs.
+const READ: &str = "SELECT count(*) FROM sqlite_schema";
+
+/// A copy in memory that nobody else has.
+fn copy_of(mut connection: Connection) -> SqlResult<Connection> {
+    let mut copy = Connection::open_in_memory()?;
+    copy.pragma_update(None, "temp_store", "memory")?;
+    // The lock is waited for here, with an end. To copy all pages then takes one step, and cannot fail for it.
+    let snapshot = connection.transaction()?;
+    snapshot.query_row(READ, [], |_| Ok(()))?;
+    Backup::new(&snapshot, &mut copy)?.run_to_completion(i32::MAX, Duration::ZERO, None)?;
+    Ok(copy)
+}
+
+fn check_opened(opened: SqlResult<Connection>) -> Result<Report, Error> {
+    let mut report = Report::default();
+    let checked = opened.and_then(|mut connection| {
         // What the constraints of the schema say is checked here as well, and in better words.
         connection.pragma_update(None, "ignore_check_constraints", true)?;
         connection.set_prepared_statement_cache_capacity(64);
@@ -44,7 +75,7 @@ pub fn check(path: &Path) -> Result<Report, Error> {
         check_integrity(&snapshot, &mut report)?;
         check_rules(&snapshot, &mut report)
     });
-    match opened {
+    match checked {
         Ok(()) => Ok(report),
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => {
             report.add(Rule::Integrity, format!("the rest could not be read: {error}"));

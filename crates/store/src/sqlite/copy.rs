@@ -23,6 +23,7 @@ use super::{
     SqlResult, classify,
     mark::Noted,
     open::{self, beside},
+    place::BUSY_TIMEOUT,
 };
 use crate::{Error, migrate};
 
@@ -51,7 +52,7 @@ impl Source {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let failed = |error| open::failed(path, error);
         let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
-        connection.busy_timeout(open::BUSY_TIMEOUT).map_err(failed)?;
+        connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
         // From here on it is the database of this moment.
         connection.execute_batch("BEGIN").map_err(failed)?;
         let version = open::schema_version(path, &connection)?;

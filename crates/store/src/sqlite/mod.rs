@@ -6,6 +6,8 @@
 //!
 //! Other connections of the process may write to tables of their own, and to one of ours: the inbox. What
 //! they leave there the writer promotes (`inbox`), and a thread notices it (`wake`).
+//!
+//! For tests the same store can be in memory (`memory`), and can answer on the spot (`wait`).
 
 mod backup;
 mod check;
@@ -17,10 +19,12 @@ mod inbox;
 mod load;
 mod lock;
 mod mark;
+mod memory;
 mod named;
 mod names;
 mod now;
 mod open;
+mod place;
 mod plan;
 mod presence;
 mod read;
@@ -30,6 +34,7 @@ mod retention;
 mod save;
 mod saver;
 mod thin;
+mod wait;
 mod wake;
 mod work;
 mod writer;
@@ -51,10 +56,12 @@ pub use self::{
     check::check,
     copy::Copied,
     inbox::{EnqueueInError, enqueue_in},
+    memory::MemoryOptions,
     restore::{Restored, restore},
 };
 use self::{
-    lock::Lock, names::Stored, now::Now, open::Opened, presence::Presence, readers::Readers,
+    lock::Lock, names::Stored, now::Now, open::Opened, place::Place, presence::Presence,
+    readers::Readers, wait::Wait,
     wake::Watch, writer_thread::WriterThread,
 };
 use crate::{
@@ -81,18 +88,19 @@ pub struct Options {
     pub address: Option<String>,
 }
 
-/// A store in one SQLite file.
+/// A store in one SQLite file, or in memory.
 ///
 /// Dropping it closes it well: what was asked is written, the log is folded into the file, and the mark
 /// is on the disk. The fields are dropped in their order, so the lock is the last to go.
 pub struct Sqlite {
-    _watch: Watch,
+    _watch: Option<Watch>,
     readers: Readers,
     writer: WriterThread,
     now: Arc<Now>,
     bells: Arc<Bells>,
     presence: Presence,
-    _lock: Lock,
+    place: Place,
+    _lock: Option<Lock>,
 }
 
 /// What those who wait hear of commits.
@@ -116,13 +124,29 @@ impl Sqlite {
     /// Opens the file, brings its schema up to date and starts the writer.
     pub fn open(options: Options) -> Result<Self, Error> {
         let opened = open::open(&options.path, options.address.as_deref())?;
-        let Opened { path, connection, lock, mark } = opened;
-        let (now, bells) = (Arc::new(Now::new(options.clock)), Arc::<Bells>::default());
-        let writer = WriterThread::start(connection, &path, mark, now.clone(), bells.clone())?;
-        let readers = Readers::open(&path)?;
-        let watch = Watch::start(&path, writer.promoter())?;
+        Self::start(opened, options.clock, Wait::Task)
+    }
+
+    fn start(opened: Opened, clock: Clock, wait: Wait) -> Result<Self, Error> {
+        let Opened { place, connection, lock, files } = opened;
+        let (now, bells) = (Arc::new(Now::new(clock)), Arc::<Bells>::default());
+        let (shared_now, told) = (now.clone(), bells.clone());
+        let writer = WriterThread::start(connection, &place, files, shared_now, told, wait)?;
+        let readers = Readers::open(&place, wait)?;
+        let watch = match wait {
+            Wait::Task => Some(Watch::start(&place, writer.promoter())?),
+            // It would act by the time of the machine.
+            Wait::Thread => None,
+        };
         let presence = Presence::default();
-        Ok(Self { _watch: watch, readers, writer, now, bells, presence, _lock: lock })
+        Ok(Self { _watch: watch, readers, writer, now, bells, presence, place, _lock: lock })
+    }
+
+    /// A connection of the caller's own to the same database, for tables of their own and for [`enqueue_in`].
+    /// What it writes should begin with `BEGIN IMMEDIATE`: a transaction that first reads and then writes is
+    /// refused when somebody else has written in between.
+    pub fn connect(&self) -> Result<Connection, Error> {
+        self.place.connect()
     }
 
     /// What time has brought. What is committed meanwhile is told.
@@ -165,9 +189,12 @@ impl Sqlite {
 }
 
 impl Store for Sqlite {
-    /// One commit is decided while another is written.
+    /// One commit is decided while another is written. In memory there is no disk to wait for.
     fn overlap(&self) -> Overlap {
-        Overlap { commits_max: 2, writes_min: 64 }
+        match self.place {
+            Place::File(_) => Overlap { commits_max: 2, writes_min: 64 },
+            Place::Memory(_) => Overlap::NONE,
+        }
     }
 
     fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {

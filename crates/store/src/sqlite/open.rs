@@ -1,4 +1,4 @@
-//! Opens a database file: the lock, then a look at what is there, then its set-up.
+//! Opens a database: the lock, then a look at what is there, then its set-up.
 //!
 //! Nothing is written to the database before all that can be refused was refused: a file that is newer,
 //! damaged or somebody else's stays as it was, with its write-ahead log.
@@ -6,7 +6,6 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use rusqlite::{
@@ -18,23 +17,23 @@ use super::{
     SqlResult, classify,
     lock::Lock,
     mark::{self, Mark, Noted, Point},
+    named::Named,
+    place::{BUSY_TIMEOUT, Place},
+    saver::Files,
 };
 use crate::{Error, migrate};
 
 /// Earlier ones can corrupt a database when two connections meet at the end of its log.
 const LIBRARY_MIN: i32 = 3_051_003;
 
-/// How long a write waits for someone else's lock, such as that of a shell with an open transaction.
-pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// A database that is ours, up to date and set up.
 pub(super) struct Opened {
-    /// Where the file really is.
-    pub(super) path: PathBuf,
+    pub(super) place: Place,
     /// The connection that writes.
     pub(super) connection: Connection,
-    pub(super) lock: Lock,
-    pub(super) mark: Mark,
+    /// Nobody else can open what is in memory.
+    pub(super) lock: Option<Lock>,
+    pub(super) files: Option<Files>,
 }
 
 /// Opens the file, which is made if it is not there.
@@ -45,15 +44,25 @@ pub(super) fn open(path: &Path, address: Option<&str>) -> Result<Opened, Error> 
     let noted = mark::read(&path);
     let mut connection = connect(&path)?;
     let version = look(&path, &connection, noted.as_ref())?;
-    set_up(&connection).map_err(|error| failed(&path, error))?;
-    check_settings(&path, &connection)?;
+    let place = Place::File(path.clone());
+    set_up(&place, &connection)?;
     migrate(&path, &mut connection, version)?;
     let stored = settle_identity(&connection, noted.as_ref()).map_err(classify)?;
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
         .map_err(classify)?;
-    let mark = Mark::new(&path, stored);
-    Ok(Opened { path, connection, lock, mark })
+    let files = Files { named: Named::new(&path), mark: Mark::new(&path, stored) };
+    Ok(Opened { place, connection, lock: Some(lock), files: Some(files) })
+}
+
+/// Makes a new database in memory.
+pub(super) fn open_in_memory() -> Result<Opened, Error> {
+    let place = Place::new_in_memory();
+    let mut connection = place.connect()?;
+    set_up(&place, &connection)?;
+    migrate(place.path(), &mut connection, 0)?;
+    settle_identity(&connection, None).map_err(classify)?;
+    Ok(Opened { place, connection, lock: None, files: None })
 }
 
 /// The path of a file that stands beside the database.
@@ -114,21 +123,6 @@ fn connect(path: &Path) -> Result<Connection, Error> {
     Ok(connection)
 }
 
-/// A connection that cannot write, to a database that is open already.
-pub(super) fn connect_to_read(path: &Path) -> Result<Connection, Error> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags).map_err(|it| failed(path, it))?;
-    let set_up = || -> SqlResult<()> {
-        connection.busy_timeout(BUSY_TIMEOUT)?;
-        connection.set_prepared_statement_cache_capacity(64);
-        // Without it SQLite prepares a statement anew whenever the number of a bound LIMIT changes.
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-        Ok(())
-    };
-    set_up().map_err(|error| failed(path, error))?;
-    Ok(connection)
-}
-
 const HAS_HISTORY: &str =
     "SELECT count(*) > 0 FROM pragma_table_info('jobs') WHERE name = 'history'";
 const HAS_META: &str = "SELECT count(*) FROM sqlite_schema WHERE name = 'meta'";
@@ -171,12 +165,17 @@ pub(super) fn read_identity(connection: &Connection) -> SqlResult<Option<Noted>>
     Ok(store.map(|store| Noted { store, point: Point { incarnation, event } }))
 }
 
-fn set_up(connection: &Connection) -> SqlResult<()> {
-    connection.pragma_update(None, "journal_mode", "wal")?;
-    connection.pragma_update(None, "synchronous", "full")?;
+fn set_up(place: &Place, connection: &Connection) -> Result<(), Error> {
+    set(place, connection).map_err(|error| failed(place.path(), error))?;
+    check_settings(place, connection)
+}
+
+fn set(place: &Place, connection: &Connection) -> SqlResult<()> {
+    for (name, value) in place.settings() {
+        connection.pragma_update(None, name, value)?;
+    }
     // Where a plain fsync leaves the data in the drive's cache. It means nothing elsewhere.
     connection.pragma_update(None, "fullfsync", true)?;
-    connection.pragma_update(None, "foreign_keys", true)?;
     // 16 MiB. What is worked on is far smaller, and SQLite goes through the whole cache at a commit that
     // has split a page.
     connection.pragma_update(None, "cache_size", -16 * 1024)?;
@@ -188,8 +187,9 @@ fn set_up(connection: &Connection) -> SqlResult<()> {
 }
 
 /// Reads back what durability rests on: a setting that SQLite did not take must not go unnoticed.
-fn check_settings(path: &Path, connection: &Connection) -> Result<(), Error> {
-    for (name, wanted) in [("journal_mode", "wal"), ("synchronous", "2"), ("foreign_keys", "1")] {
+fn check_settings(place: &Place, connection: &Connection) -> Result<(), Error> {
+    let path = place.path();
+    for (name, wanted) in place.settings() {
         let read = connection.pragma_query_value(None, name, |row| {
             Ok(match row.get_ref(0)? {
                 rusqlite::types::ValueRef::Integer(number) => number.to_string(),
@@ -273,18 +273,30 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("w.db");
         let connection = connect(&path).unwrap();
-        set_up(&connection).unwrap();
-        check_settings(&path, &connection).unwrap();
+        let place = Place::File(path);
+        set_up(&place, &connection).unwrap();
         for (setting, unsafe_value, safe_value) in [
             ("synchronous", "normal", "full"),
             ("foreign_keys", "off", "on"),
             ("journal_mode", "delete", "wal"),
         ] {
             connection.pragma_update(None, setting, unsafe_value).unwrap();
-            let refused = check_settings(&path, &connection);
+            let refused = check_settings(&place, &connection);
             assert!(matches!(refused, Err(Error::Open { .. })), "{setting} was let through");
             connection.pragma_update(None, setting, safe_value).unwrap();
-            check_settings(&path, &connection).unwrap();
+            check_settings(&place, &connection).unwrap();
         }
+    }
+
+    #[test]
+    fn memory_has_settings_of_its_own() {
+        let place = Place::new_in_memory();
+        let connection = place.connect().unwrap();
+        set_up(&place, &connection).unwrap();
+        let of_a_file = check_settings(&Place::File("w.db".into()), &connection);
+        assert!(matches!(of_a_file, Err(Error::Open { .. })));
+        // SQLite has nothing else to offer there: what is in memory cannot get a log by mistake.
+        connection.pragma_update(None, "journal_mode", "wal").unwrap();
+        check_settings(&place, &connection).unwrap();
     }
 }

@@ -1,9 +1,8 @@
 //! Readers: a few threads, each with a connection that cannot write.
 //!
-//! A reader sees what was committed when it began, and never waits for the writer.
+//! A reader sees what was committed when it began. In a file it never waits for the writer.
 
 use std::{
-    path::Path,
     sync::{Arc, Mutex, PoisonError, mpsc},
     thread::{self, JoinHandle},
 };
@@ -11,7 +10,7 @@ use std::{
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::{SqlResult, classify, open::connect_to_read};
+use super::{SqlResult, classify, place::Place, wait::Wait};
 use crate::Error;
 
 /// How many reads can run at once.
@@ -23,18 +22,19 @@ type Task = Box<dyn FnOnce(&mut Connection) + Send>;
 pub(super) struct Readers {
     tasks: Option<mpsc::SyncSender<Task>>,
     threads: Vec<JoinHandle<()>>,
+    wait: Wait,
 }
 
 impl Readers {
     /// How many reads may wait before a caller waits too.
     const WAITING_MAX: usize = 256;
 
-    pub(super) fn open(path: &Path) -> Result<Self, Error> {
+    pub(super) fn open(place: &Place, wait: Wait) -> Result<Self, Error> {
         let (tasks, inbox) = mpsc::sync_channel::<Task>(Self::WAITING_MAX);
         let inbox = Arc::new(Mutex::new(inbox));
         let mut threads = Vec::new();
         for number in 0..READERS {
-            let mut connection = connect_to_read(path)?;
+            let mut connection = place.connect_to_read()?;
             let inbox = inbox.clone();
             let reader = thread::Builder::new().name(format!("windlass-reader-{number}"));
             threads.push(reader.spawn(move || {
@@ -47,7 +47,7 @@ impl Readers {
                 }
             })?);
         }
-        Ok(Self { tasks: Some(tasks), threads })
+        Ok(Self { tasks: Some(tasks), threads, wait })
     }
 
     /// Reads in one transaction, so that all of it is from the same moment.
@@ -63,7 +63,7 @@ impl Readers {
         let stopped = || Error::Stopped("its readers have ended".to_owned());
         let tasks = self.tasks.as_ref().expect("it is there until this is dropped");
         tasks.send(task).map_err(|_| stopped())?;
-        answered.await.map_err(|_| stopped())?
+        self.wait.until(answered).await.map_err(|_| stopped())?
     }
 }
 

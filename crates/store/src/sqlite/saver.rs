@@ -79,8 +79,7 @@ pub(super) struct Saver {
 impl Saver {
     pub(super) fn start(
         connection: Connection,
-        named: Named,
-        mark: Mark,
+        files: Option<Files>,
         gate: Gate,
         bells: Arc<Bells>,
         writer: WeakSender<Request>,
@@ -88,7 +87,7 @@ impl Saver {
         // One plan is written and one waits: more would only be older when they are written.
         let (tasks, inbox) = sync_channel(1);
         let (told, outcomes) = channel();
-        let disk = Disk { connection, named, mark };
+        let disk = Disk { connection, files };
         let (failures, broken) = (0, None);
         let work = Working { disk, gate, bells, outcomes: told, writer, failures, broken };
         let thread = thread::Builder::new().name("windlass-saver".to_owned());
@@ -161,8 +160,14 @@ impl Drop for Saver {
 /// What the saver's thread owns.
 pub(super) struct Disk {
     pub(super) connection: Connection,
-    named: Named,
-    mark: Mark,
+    /// None, if the database is in memory.
+    files: Option<Files>,
+}
+
+/// What is looked after with each commit to a file.
+pub(super) struct Files {
+    pub(super) named: Named,
+    pub(super) mark: Mark,
 }
 
 impl Disk {
@@ -173,7 +178,7 @@ impl Disk {
         } else {
             self.transact(plan).map_err(classify)?
         };
-        self.named.check()?;
+        self.files.as_mut().map_or(Ok(()), |files| files.named.check())?;
         self.note(Point { incarnation, event });
         Ok(event)
     }
@@ -189,7 +194,16 @@ impl Disk {
 
     /// Marks how far the history went, before anyone is told.
     pub(super) fn note(&mut self, point: Point) {
-        self.mark.note(point);
+        if let Some(files) = &mut self.files {
+            files.mark.note(point);
+        }
+    }
+
+    /// Puts the mark on the disk.
+    fn close(self) {
+        if let Some(files) = self.files {
+            files.mark.close();
+        }
     }
 }
 
@@ -221,7 +235,7 @@ impl Working {
                     work(&mut self.disk);
                     true
                 }
-                Task::Close if self.broken.is_none() => return self.disk.mark.close(),
+                Task::Close if self.broken.is_none() => return self.disk.close(),
                 Task::Close => false,
             };
             if !goes_on {
@@ -292,6 +306,9 @@ impl Working {
     /// would go unnoticed while the log grows. A disk that is full is no reason to end: the log stays as it
     /// is, and the next commit tries again.
     fn fold_log(&self) -> Result<(), Error> {
+        if self.disk.files.is_none() {
+            return Ok(()); // In memory there is no log.
+        }
         let count = |row: &rusqlite::Row<'_>| Ok((row.get(1)?, row.get(2)?));
         let ask = |sql| self.disk.connection.prepare_cached(sql)?.query_row([], count);
         let fold = || -> SqlResult<()> {

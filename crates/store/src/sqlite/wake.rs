@@ -5,17 +5,17 @@
 //! what it finds, and whoever cannot wait says so with an empty batch.
 
 use std::{
-    path::Path,
     sync::mpsc::{self, RecvTimeoutError},
     thread::{self, JoinHandle},
     time::Duration,
 };
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::Connection;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::{
-    SqlResult, classify,
+    SqlResult,
+    place::Place,
     writer_thread::{Answered, Promoter},
 };
 use crate::Error;
@@ -33,9 +33,8 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn start(path: &Path, promoter: Promoter) -> Result<Self, Error> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags).map_err(classify)?;
+    pub(super) fn start(place: &Place, promoter: Promoter) -> Result<Self, Error> {
+        let connection = place.connect_to_read()?;
         let (stop, stopped) = mpsc::channel();
         let thread = thread::Builder::new()
             .name("windlass-inbox".to_owned())

@@ -5,7 +5,6 @@
 
 use std::{
     future::{Future as _, poll_fn},
-    path::Path,
     pin::{Pin, pin},
     sync::Arc,
     task::{Poll, ready},
@@ -18,11 +17,10 @@ use windlass_kernel::{Retention, WorkerId};
 
 use super::{
     Bells,
-    mark::Mark,
-    named::Named,
     now::Now,
-    open::connect_to_read,
-    saver::{Gate, Saver},
+    place::Place,
+    saver::{Files, Gate, Saver},
+    wait::Wait,
     writer::Writer,
 };
 use crate::{Error, Replies, Write, read::Pruned};
@@ -34,6 +32,7 @@ const REQUESTS_MAX: usize = 64;
 pub(super) struct WriterThread {
     requests: Option<mpsc::Sender<Request>>,
     thread: Option<JoinHandle<()>>,
+    wait: Wait,
 }
 
 /// What the writer is asked to do.
@@ -62,22 +61,22 @@ impl Request {
 impl WriterThread {
     pub(super) fn start(
         connection: Connection,
-        path: &Path,
-        mark: Mark,
+        place: &Place,
+        files: Option<Files>,
         now: Arc<Now>,
         bells: Arc<Bells>,
+        wait: Wait,
     ) -> Result<Self, Error> {
         let (requests, inbox) = mpsc::channel(REQUESTS_MAX);
         let gate = Gate::default();
-        let named = Named::new(path);
         let way = requests.downgrade();
-        let saver = Saver::start(connection, named, mark, gate.clone(), bells, way)?;
-        let mut writer = Writer::new(connect_to_read(path)?, saver, gate, now)?;
+        let saver = Saver::start(connection, files, gate.clone(), bells, way)?;
+        let mut writer = Writer::new(place.connect_to_read()?, saver, gate, now)?;
         writer.end_old_leases()?;
         let thread = thread::Builder::new()
             .name("windlass-writer".to_owned())
             .spawn(move || writer.run(inbox))?;
-        Ok(Self { requests: Some(requests), thread: Some(thread) })
+        Ok(Self { requests: Some(requests), thread: Some(thread), wait })
     }
 
     /// Has a batch written.
@@ -105,6 +104,14 @@ impl WriterThread {
     }
 
     async fn ask<T>(
+        &self,
+        request: Request,
+        answered: oneshot::Receiver<Result<T, Error>>,
+    ) -> Result<T, Error> {
+        self.wait.until(self.answer(request, answered)).await
+    }
+
+    async fn answer<T>(
         &self,
         request: Request,
         mut answered: oneshot::Receiver<Result<T, Error>>,

@@ -6,12 +6,14 @@ use tokio::runtime::Runtime;
 use windlass_kernel::{FollowUp, Refusal, TenantId, Timestamp, ops::Enqueue};
 use windlass_store::{Error, Store, check::Report, sqlite::Clock};
 
-use super::{postgres::SchemaHome, sqlite::FileHome};
+use super::{memory::MemoryHome, postgres::SchemaHome, sqlite::FileHome};
 
 /// A database that stores can be kept in.
 #[derive(Clone, Copy, Debug)]
 pub enum Backend {
     Sqlite,
+    /// SQLite in memory. What is there is gone when it is closed.
+    Memory,
     Postgres,
 }
 
@@ -20,6 +22,7 @@ impl Backend {
     pub fn name(self) -> &'static str {
         match self {
             Backend::Sqlite => "sqlite",
+            Backend::Memory => "memory",
             Backend::Postgres => "postgres",
         }
     }
@@ -28,6 +31,7 @@ impl Backend {
     pub fn new_home(self) -> Arc<dyn Home> {
         match self {
             Backend::Sqlite => Arc::new(FileHome::new()),
+            Backend::Memory => Arc::new(MemoryHome::default()),
             Backend::Postgres => Arc::new(SchemaHome::new()),
         }
     }
@@ -36,6 +40,7 @@ impl Backend {
     pub fn new_quick_home(self) -> Arc<dyn Home> {
         match self {
             Backend::Sqlite => Arc::new(FileHome::new_in_memory()),
+            Backend::Memory => Arc::new(MemoryHome::default()),
             Backend::Postgres => Arc::new(SchemaHome::new()),
         }
     }
@@ -44,6 +49,7 @@ impl Backend {
     pub fn home_at(self, address: &str) -> Arc<dyn Home> {
         match self {
             Backend::Sqlite => Arc::new(FileHome::at(address.as_ref())),
+            Backend::Memory => panic!("{address} is in no memory"),
             Backend::Postgres => Arc::new(SchemaHome::at(address)),
         }
     }

@@ -13,10 +13,11 @@
 
 mod backend;
 mod child;
+mod memory;
 mod ops;
 pub mod postgres;
 pub mod rich;
 mod sqlite;
 mod store;
 
-pub use self::{backend::*, child::*, ops::*, sqlite::*, store::*};
+pub use self::{backend::*, child::*, memory::*, ops::*, sqlite::*, store::*};

@@ -75,28 +75,40 @@ impl Home for FileHome {
     }
 
     fn count(&self, table: &str) -> u64 {
-        let sql = format!("SELECT count(*) FROM {table}");
-        self.sql().query_row(&sql, [], |row| row.get(0)).unwrap()
+        count(&self.sql(), table)
     }
 
     fn side_tables(&self) -> &'static [&'static str] {
-        &["payloads", "outputs", "job_log", "pruned"]
+        SIDE_TABLES
     }
 
     fn next_attempts(&self, tenant: &TenantId) -> Vec<u32> {
-        let connection = self.sql();
-        let sql = "SELECT next_attempt FROM tasks WHERE tenant = ?1 ORDER BY next_attempt";
-        let mut statement = connection.prepare(sql).unwrap();
-        let rows = statement.query_map([tenant.as_str()], |row| row.get(0)).unwrap();
-        rows.map(Result::unwrap).collect()
+        next_attempts(&self.sql(), tenant)
     }
 
     fn follow_ups(&self) -> Vec<FollowUp> {
-        let connection = self.sql();
-        let mut statement = connection.prepare("SELECT what FROM follow_ups ORDER BY id").unwrap();
-        let rows = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
-        rows.map(|text| serde_json::from_str(&text.unwrap()).unwrap()).collect()
+        follow_ups(&self.sql())
     }
+}
+
+pub(super) const SIDE_TABLES: &[&str] = &["payloads", "outputs", "job_log", "pruned"];
+
+pub(super) fn count(connection: &Connection, table: &str) -> u64 {
+    let sql = format!("SELECT count(*) FROM {table}");
+    connection.query_row(&sql, [], |row| row.get(0)).unwrap()
+}
+
+pub(super) fn next_attempts(connection: &Connection, tenant: &TenantId) -> Vec<u32> {
+    let sql = "SELECT next_attempt FROM tasks WHERE tenant = ?1 ORDER BY next_attempt";
+    let mut statement = connection.prepare(sql).unwrap();
+    let rows = statement.query_map([tenant.as_str()], |row| row.get(0)).unwrap();
+    rows.map(Result::unwrap).collect()
+}
+
+pub(super) fn follow_ups(connection: &Connection) -> Vec<FollowUp> {
+    let mut statement = connection.prepare("SELECT what FROM follow_ups ORDER BY id").unwrap();
+    let rows = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
+    rows.map(|text| serde_json::from_str(&text.unwrap()).unwrap()).collect()
 }
 
 impl User for Connection {

@@ -22,8 +22,9 @@ for_each_backend!(
     a_session_renews_all_its_leases_and_they_are_counted,
     a_renewal_tells_what_is_to_be_cancelled_and_what_was_taken,
     sessions_and_claims_that_make_no_sense_are_refused,
-    a_lease_lasts_as_long_whether_the_writer_remembers_it_or_not,
 );
+
+for_each_lasting_backend!(a_lease_lasts_as_long_whether_the_writer_remembers_it_or_not,);
 
 fn events(test: &TestStore, id: JobId) -> Vec<Event> {
     test.wait(test.store.events(id))

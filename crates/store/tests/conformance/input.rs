@@ -17,11 +17,12 @@ use windlass_store::Write;
 use crate::common::*;
 
 for_each_backend!(
-    payloads_results_and_figures_are_kept_byte_for_byte,
     a_job_that_is_made_from_another_has_its_payload,
     what_belongs_to_another_tenant_is_not_found,
     the_same_key_of_two_tenants_is_two_jobs,
 );
+
+for_each_lasting_backend!(payloads_results_and_figures_are_kept_byte_for_byte,);
 
 fn payloads_results_and_figures_are_kept_byte_for_byte(backend: Backend) {
     let test = TestStore::new(backend);

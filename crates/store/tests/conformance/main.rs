@@ -7,18 +7,32 @@
 /// One test for each backend from each of these functions.
 macro_rules! for_each_backend {
     ($($name:ident),* $(,)?) => {
+        tests_on!([sqlite Sqlite, memory Memory, postgres Postgres] $($name)*);
+    };
+}
+
+/// The same for functions that open a store again, or from another process: in memory there is none then.
+macro_rules! for_each_lasting_backend {
+    ($($name:ident),* $(,)?) => {
+        tests_on!([sqlite Sqlite, postgres Postgres] $($name)*);
+    };
+}
+
+macro_rules! tests_on {
+    ($backends:tt $($name:ident)*) => {
         $(mod $name {
             use crate::common::Backend;
 
-            #[test]
-            fn sqlite() {
-                super::$name(Backend::Sqlite);
-            }
+            tests_of!($name $backends);
+        })*
+    };
+}
 
-            #[test]
-            fn postgres() {
-                super::$name(Backend::Postgres);
-            }
+macro_rules! tests_of {
+    ($name:ident [$($test:ident $backend:ident),*]) => {
+        $(#[test]
+        fn $test() {
+            super::$name(Backend::$backend);
         })*
     };
 }

@@ -19,9 +19,12 @@ for_each_backend!(
     whatever_is_asked_for_a_job_outlives_the_time_in_which_answers_are_asked_for_again,
     of_each_tenant_so_many_finished_jobs_stay_and_the_oldest_go,
     a_key_is_known_for_as_long_as_was_promised,
-    the_id_of_a_forgotten_job_is_not_given_out_while_the_log_speaks_of_it,
     a_step_is_small_and_others_write_in_between,
     after_a_random_past_whatever_is_left_is_what_it_was,
+);
+
+for_each_lasting_backend!(
+    the_id_of_a_forgotten_job_is_not_given_out_while_the_log_speaks_of_it,
     killed_between_its_steps_it_goes_on_and_loses_nothing_else,
     child_prunes_until_it_is_killed,
 );

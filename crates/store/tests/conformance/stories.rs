@@ -16,6 +16,10 @@ mod postgres {
     windlass_testkit::story_tests!(|| super::StoreWorld::new(crate::common::Backend::Postgres));
 }
 
+mod memory {
+    windlass_testkit::story_tests!(|| super::StoreWorld::new(crate::common::Backend::Memory));
+}
+
 mod sqlite {
     windlass_testkit::story_tests!(|| super::StoreWorld::new(crate::common::Backend::Sqlite));
 }

@@ -12,8 +12,9 @@ use crate::common::*;
 for_each_backend!(
     a_result_goes_with_its_line_when_it_is_as_old_as_keys_and_jobs_have_to_be,
     a_result_in_the_last_row_of_the_log_waits_for_the_next,
-    a_users_transaction_does_not_get_the_id_of_a_forgotten_job,
 );
+
+for_each_lasting_backend!(a_users_transaction_does_not_get_the_id_of_a_forgotten_job,);
 
 fn keyed(payload: &str) -> NewJob {
     let scope = IdempotencyScope::new("orders").unwrap();

@@ -5,10 +5,9 @@ use windlass_store::Error;
 use super::{DAY, HOUR, finish, older_than, prune};
 use crate::common::*;
 
-for_each_backend!(
-    what_lives_keeps_its_history_when_its_neighbours_in_a_commit_are_forgotten,
-    a_reader_of_the_feed_that_was_away_too_long_is_told,
-);
+for_each_backend!(what_lives_keeps_its_history_when_its_neighbours_in_a_commit_are_forgotten,);
+
+for_each_lasting_backend!(a_reader_of_the_feed_that_was_away_too_long_is_told,);
 
 fn what_lives_keeps_its_history_when_its_neighbours_in_a_commit_are_forgotten(backend: Backend) {
     let test = TestStore::new(backend);

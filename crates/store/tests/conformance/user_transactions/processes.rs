@@ -13,7 +13,7 @@ use windlass_testkit::random;
 use super::{find, put, result, shop, wait_for_jobs, with_key};
 use crate::common::*;
 
-for_each_backend!(
+for_each_lasting_backend!(
     another_process_may_put_jobs_into_the_inbox,
     child_puts_a_job,
     what_was_committed_while_nobody_served_the_store_is_promoted_at_open,

@@ -174,9 +174,9 @@ fn a_lease_ends_when_neither_it_nor_its_session_lasts(backend: Backend) {
     test.write(Write::RenewSession { worker: worker("w1"), lease: seconds(30) }).unwrap();
     assert_eq!(due(&test, 100).next_at, at(20), "the session keeps both until 35");
     let epoch = test.job(second).epoch;
-    let lease = seconds(50);
+    let lease = seconds(70);
     test.op(Renew { job_id: second, epoch, lease, heartbeat: false }).unwrap();
-    let last = claim_for(&test, "w1", 4, seconds(60));
+    let third = claim_for(&test, "w1", 4, seconds(50));
     let check = |elapsed: u32, lapsed: &[JobId], next: Option<Timestamp>| {
         let found = due(&test, 100);
         let mut ids: Vec<JobId> = found.jobs.iter().map(|it| it.job_id).collect();
@@ -190,8 +190,8 @@ fn a_lease_ends_when_neither_it_nor_its_session_lasts(backend: Backend) {
         (34, &[other], at(35)),
         (35, &[first, other], at(55)),
         (54, &[first, other], at(55)),
-        (55, &[first, second, other], at(65)),
-        (65, &[first, second, other, last], None),
+        (55, &[first, third, other], at(75)),
+        (75, &[first, second, third, other], None),
     ];
     for (then, lapsed, next) in cases {
         test.pass(SECOND * (then - elapsed));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use windlass_kernel::{
-    By, JobId,
+    By, JobId, Op,
     ids::CorrelationKey,
     job::{Wait, WaitOn},
     ops::{NewJob, Release, RetryNow, WaitFor, Wake, WakeBy},
@@ -30,23 +30,24 @@ fn is_told(ready: &mut watch::Receiver<u64>) -> bool {
 fn what_makes_a_job_ready_is_told(backend: Backend) {
     let test = TestStore::new(backend);
     let mut ready = test.store.ready();
-    let mut check = |what: &str| assert!(is_told(&mut ready), "{what} was not told");
-    let job_id = test.enqueue(1, plain());
-    check("a new job");
-    let by = || By::worker(worker("w1"));
+    let mut check = |what: &str, op: Op| {
+        ready.mark_unchanged();
+        test.op(op).unwrap();
+        assert!(is_told(&mut ready), "{what} was not told");
+    };
+    check("a new job", enqueue(1, plain()).into());
+    let (job_id, by) = (JobId::from_u128(1), By::worker(worker("w1")));
     let epoch = test.claim("w1", 1, 1)[0].job.epoch;
     let key = CorrelationKey::new("paid").unwrap();
     let wait = Wait { on: WaitOn::Signal(key.clone()), until: None };
-    test.op(WaitFor { job_id, epoch, by: by(), wait }).unwrap();
-    test.op(Wake { job_id, by: WakeBy::Signal { key, payload: None, by: person("ann") } }).unwrap();
-    check("a job whose wait is over");
+    test.op(WaitFor { job_id, epoch, by: by.clone(), wait }).unwrap();
+    let signal = WakeBy::Signal { key, payload: None, by: person("ann") };
+    check("a job whose wait is over", Wake { job_id, by: signal }.into());
     let epoch = test.claim("w1", 2, 1)[0].job.epoch;
-    test.op(Release { job_id, epoch, by: by() }).unwrap();
-    check("a job that was given back");
+    check("a job that was given back", Release { job_id, epoch, by }.into());
     let epoch = test.claim("w1", 3, 1)[0].job.epoch;
     test.op(settle(job_id, epoch, failed_for_now())).unwrap();
-    test.op(RetryNow { job_id, by: person("ann") }).unwrap();
-    check("a retry that is due now");
+    check("a retry that is due now", RetryNow { job_id, by: person("ann") }.into());
     assert_eq!(test.claim("w1", 4, 1).len(), 1);
 }
 

@@ -3,7 +3,7 @@
 //! It says whether trying again may help (`retryable`); whether it *will* be tried again is for the
 //! rules to say. Not to be mixed up with a [`crate::Refusal`], which is the rules saying no.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -55,7 +55,7 @@ pub const SCHEDULE_TO_START_TIMEOUT: &str = "SCHEDULE_TO_START_TIMEOUT";
 /// Its `deadline_at` passed.
 pub const DEADLINE_EXCEEDED: &str = "DEADLINE_EXCEEDED";
 /// It was interrupted too often: recovery gave up.
-pub const RECOVERY_ABORTED: &str = "RECOVERY_ABORTED";
+pub const INTERRUPTED_TOO_OFTEN: &str = "INTERRUPTED_TOO_OFTEN";
 /// A person gave up on it.
 pub const GIVEN_UP: &str = "GIVEN_UP";
 
@@ -74,6 +74,11 @@ impl Failure {
         // Rows and requests have whole milliseconds.
         let retry_after = self.retry_after.map(|it| Duration::from_millis(as_ms(it)));
         Ok(Self { message: self.message[..end].to_owned(), retry_after, ..self.clone() })
+    }
+
+    /// The same, to be tried again no sooner than after this time.
+    pub fn retry_after(self, wait: Duration) -> Self {
+        Self { retry_after: Some(wait), ..self }
     }
 
     /// A failure that may pass by itself.
@@ -96,6 +101,15 @@ impl Failure {
         }
     }
 }
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code, self.message)
+    }
+}
+
+/// So that a handler can return it as any other error.
+impl std::error::Error for Failure {}
 
 #[cfg(test)]
 mod tests {

@@ -8,7 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Jitter, Job, Op, State, Timestamp,
+    Jitter, Job, JobId, Op, State, Timestamp,
     machine::words,
     ops::{Expire, Expiry, Promote, PromoteWhen, Wake, WakeBy},
 };
@@ -68,7 +68,11 @@ pub fn next(job: &Job) -> Option<(Timestamp, Alarm)> {
 
 /// The op that the alarm asks for.
 pub fn op(job: &Job, alarm: Alarm, jitter: Jitter) -> Op {
-    let (job_id, version) = (job.id, job.version);
+    op_for(job.id, job.version, alarm, jitter)
+}
+
+/// The op that the alarm asks for, of a job that was seen at this version.
+pub fn op_for(job_id: JobId, version: u64, alarm: Alarm, jitter: Jitter) -> Op {
     let expire = |what| Op::Expire(Expire { job_id, version, what, jitter });
     match alarm {
         Alarm::Due => Op::Promote(Promote { job_id, when: PromoteWhen::Due { version } }),

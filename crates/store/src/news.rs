@@ -136,3 +136,84 @@ impl Drop for Look<'_> {
         self.sooner.state().looks -= 1;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn news(soonest: i64) -> News {
+        News { is_ready: false, soonest, follows: false }
+    }
+
+    fn due(next_at: Option<i64>, next_retry_at: Option<i64>) -> Due {
+        let [next_at, next_retry_at] =
+            [next_at, next_retry_at].map(|at| at.map(Timestamp::from_micros));
+        Due { jobs: Vec::new(), now: Timestamp::MIN, next_at, next_retry_at }
+    }
+
+    /// How often it was told.
+    fn told(sooner: &Sooner) -> u64 {
+        *sooner.told.borrow()
+    }
+
+    #[test]
+    fn what_is_no_sooner_than_what_is_known_is_not_told() {
+        let sooner = Sooner::default();
+        sooner.look().found(&due(Some(50), Some(40)));
+        sooner.tell(&news(NEVER));
+        sooner.tell(&news(40));
+        assert_eq!(told(&sooner), 0);
+        sooner.tell(&news(39));
+        sooner.tell(&news(39));
+        assert_eq!(told(&sooner), 1);
+        sooner.tell(&News { follows: true, ..news(NEVER) });
+        assert_eq!(told(&sooner), 2);
+        sooner.look().found(&due(Some(50), None));
+        sooner.tell(&news(49));
+        assert_eq!(told(&sooner), 3);
+    }
+
+    #[test]
+    fn what_is_committed_during_a_look_is_told_unless_the_look_has_seen_it() {
+        let sooner = Sooner::default();
+        sooner.look().found(&due(Some(10), None));
+        // When this is committed, those who wait still look at 10; the look that lasts has not seen it.
+        let look = sooner.look();
+        sooner.tell(&news(30));
+        assert_eq!(told(&sooner), 0);
+        look.found(&due(None, None));
+        assert_eq!(told(&sooner), 1);
+        sooner.tell(&news(30));
+        assert_eq!(told(&sooner), 1, "it is known by now");
+        let look = sooner.look();
+        sooner.tell(&news(20));
+        look.found(&due(Some(20), None));
+        assert_eq!(told(&sooner), 2, "told by the commit, and seen by the look");
+    }
+
+    #[test]
+    fn looks_that_overlap_keep_what_each_may_have_missed() {
+        let sooner = Sooner::default();
+        let first = sooner.look();
+        sooner.tell(&news(30));
+        let second = sooner.look();
+        second.found(&due(Some(30), None));
+        // It began before the commit, and ends last.
+        first.found(&due(Some(90), None));
+        sooner.tell(&news(40));
+        let told_before = told(&sooner);
+        sooner.tell(&news(30));
+        assert_eq!(told(&sooner), told_before, "30 is what is known");
+    }
+
+    #[test]
+    fn a_look_that_is_given_up_changes_nothing() {
+        let sooner = Sooner::default();
+        sooner.look().found(&due(Some(50), None));
+        drop(sooner.look());
+        sooner.tell(&news(60));
+        assert_eq!(told(&sooner), 0);
+        sooner.look().found(&due(Some(70), None));
+        assert_eq!(told(&sooner), 0, "what came before a look is seen by it");
+    }
+}

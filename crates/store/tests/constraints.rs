@@ -128,9 +128,9 @@ fn keys_and_attempts_are_unique() {
         ),
         (
             "one worker, one session",
-            "INSERT INTO sessions SELECT NULL, worker, until, renewals, lapses_at, started_at
+            "INSERT INTO sessions SELECT NULL, worker, until, renewals, lapses_at, started_at, vouched
              FROM sessions",
-            "INSERT INTO sessions SELECT NULL, 'w9', until, renewals, lapses_at, started_at
+            "INSERT INTO sessions SELECT NULL, 'w9', until, renewals, lapses_at, started_at, vouched
              FROM sessions",
         ),
         (
@@ -194,6 +194,11 @@ fn numbers_have_bounds() {
             "isolated is yes or no",
             "UPDATE job_groups SET isolated = 2",
             "UPDATE job_groups SET isolated = 1 WHERE isolated = 1 OR id = 1",
+        ),
+        (
+            "a worker is vouched for or not",
+            "UPDATE sessions SET vouched = 2",
+            "UPDATE sessions SET vouched = 1",
         ),
         (
             "a history is a hash and at least one place",

@@ -201,6 +201,8 @@ fn a_file_that_is_removed_or_replaced_while_it_is_served_stops_the_store() {
         };
         let (first, later) = (commit(), commit());
         assert_eq!((first.code(), later.code()), ("STORE_STOPPED", "STORE_STOPPED"));
+        let health = test.runtime.block_on(test.store.health()).unwrap_err();
+        assert_eq!(health.code(), "STORE_STOPPED");
         let said = first.to_string();
         assert!(said.contains("was removed or replaced while it was in use"), "{said}");
     }

@@ -86,6 +86,10 @@ fn poison(number: u64) -> Write {
     write(enqueue((1 << 120) + u128::from(number), NewJob { payload, ..plain() }))
 }
 
+const REFUSE: &str = "
+    CREATE TRIGGER no_poison BEFORE INSERT ON jobs WHEN new.payload = '\"poison\"'
+    BEGIN SELECT RAISE(ABORT, 'no poison here'); END";
+
 #[test]
 fn what_was_decided_on_top_of_a_commit_that_failed_is_decided_anew() {
     fail_in(Backend::Sqlite);
@@ -98,13 +102,26 @@ fn what_was_decided_in_memory_on_top_of_a_commit_that_failed_is_decided_anew() {
 
 fn fail_in(backend: Backend) {
     let mut rich = Rich::new_in(backend.new_quick_home());
-    let refuse = "CREATE TRIGGER no_poison BEFORE INSERT ON jobs WHEN new.payload = '\"poison\"'
-        BEGIN SELECT RAISE(ABORT, 'no poison here'); END";
-    rich.home.user().sql(refuse);
+    rich.home.user().sql(REFUSE);
     rich.overlap = Some(Overlap { fails_first: Some(poison), failures: 0 });
     let rich = live_through(rich);
     assert!(rich.overlap.unwrap().failures > 100);
     rich.home.user().sql("DROP TRIGGER no_poison");
     let report = rich.home.check();
     assert!(report.is_clean(), "{report}");
+}
+
+/// Only what is on the disk is told.
+#[test]
+fn a_commit_that_failed_wakes_nobody() {
+    let test = TestStore::open(Backend::Sqlite.new_quick_home()).unwrap();
+    test.home.user().sql(REFUSE);
+    let (ready, sooner) = (test.store.ready(), test.store.sooner());
+    let far = Some(test.now().plus(std::time::Duration::from_secs(60)));
+    let later = write(enqueue(1, NewJob { scheduled_at: far, ..plain() }));
+    let failed = test.runtime.block_on(test.store.commit(vec![poison(1), later].into()));
+    assert_eq!(failed.unwrap_err().code(), "STORE_CONTRADICTION");
+    assert!(!ready.has_changed().unwrap() && !sooner.has_changed().unwrap());
+    let replies = test.commit(vec![write(enqueue(2, plain()))]);
+    assert!(replies[0].is_ok() && ready.has_changed().unwrap());
 }

@@ -71,7 +71,7 @@ die      w3                                 -> interrupted  interruptions 3
 claim    j1  by w4  start  alone            -> running
 pass     30s                                -> interrupted  interruptions 4
 claim    j1  by w5  start  alone            -> running
-die      w5                                 -> failed       interruptions 5  error RECOVERY_ABORTED  dlq open  dlq_why recovery_abort  dlq_began_in interrupted
+die      w5                                 -> failed       interruptions 5  error INTERRUPTED_TOO_OFTEN  dlq open  dlq_why recovery_abort  dlq_began_in interrupted
 expect   j1                                 -> failed       attempt 1  retry_count 0  attempt_state FAILED
 event    j1  {"to": "failed", "actor": "recovery", "fact": {"began_in": "interrupted"}}
 

@@ -100,9 +100,9 @@ start    j1  epoch 2                        -> running     attempt 1  next_retry
 # interrupted -> failed: recovery_abort.
 enqueue  j1  max_interruptions 1            -> queued
 claim    j1  by w1  start                   -> running
-die      w1                                 -> failed      error RECOVERY_ABORTED  dlq open  next_retry_in none
-event    j1  {"to": "failed", "attempt": 1, "actor": "recovery", "fact": {"began_in": "interrupted", "why": "recovery_abort", "failure": {"code": "RECOVERY_ABORTED"}}}
-event    j1  runs  {"run_id": "j1", "task_id": "j1", "previous_status": "interrupted", "status": "failed", "attempt": 1, "idempotency_key": "j1", "next_retry_at": null, "error_code": "RECOVERY_ABORTED", "actor": "recovery"}
+die      w1                                 -> failed      error INTERRUPTED_TOO_OFTEN  dlq open  next_retry_in none
+event    j1  {"to": "failed", "attempt": 1, "actor": "recovery", "fact": {"began_in": "interrupted", "why": "recovery_abort", "failure": {"code": "INTERRUPTED_TOO_OFTEN"}}}
+event    j1  runs  {"run_id": "j1", "task_id": "j1", "previous_status": "interrupted", "status": "failed", "attempt": 1, "idempotency_key": "j1", "next_retry_at": null, "error_code": "INTERRUPTED_TOO_OFTEN", "actor": "recovery"}
 events   j1                                 -> enqueued worker_claim started process_restart recovery_abort dlq_written dlq_closed
 
 # interrupted -> cancelled: cancel_command.

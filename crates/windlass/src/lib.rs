@@ -1,22 +1,74 @@
-//! The engine of Windlass: what runs around the store.
+//! Windlass: background jobs that are not lost, not done twice, and can be explained.
 //!
-//! Where to start: [`committer`] is the road that every write takes to the store; [`enqueue_in`] is its
-//! entrance for users who enqueue in their own transaction. [`clock`] and [`ids`] bring in time and chance,
-//! so that a test can set both.
+//! A program opens an [`Engine`], gives a worker its handlers, and enqueues:
+//!
+//! ```
+//! use serde::{Deserialize, Serialize};
+//! use windlass::{Engine, HandlerResult, Work};
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct Greet {
+//!     name: String,
+//! }
+//!
+//! impl Work for Greet {
+//!     const KIND: &str = "greet";
+//! }
+//!
+//! async fn greet(job: Greet) -> HandlerResult<String> {
+//!     Ok(format!("Hello, {}!", job.name))
+//! }
+//!
+//! # fn main() -> Result<(), windlass::Error> {
+//! #     tokio::runtime::Runtime::new().expect("a runtime").block_on(example())
+//! # }
+//! # async fn example() -> Result<(), windlass::Error> {
+//! let engine = Engine::open("sqlite::memory:").await?;
+//! let worker = engine.worker().handle(greet).start().await?;
+//! let job = engine.enqueue(Greet { name: "Ann".to_owned() }).await?;
+//! let greeting: String = engine.wait(job.id).await?.result()?;
+//! assert_eq!(greeting, "Hello, Ann!");
+//! worker.shutdown().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Where to start: [`engine`] is the way in; [`worker`] runs handlers; [`timers`] do what time brings, and recover
+//! what a dead process held; [`committer`] is the road that every write takes to the store. [`clock`] and [`ids`]
+//! bring in time and chance, so that a test can set both.
 //!
 //! Always true here: the engine decides nothing about a job. It sends ops, and the kernel decides.
 
 pub mod clock;
 pub mod committer;
+pub mod engine;
 mod enqueue_in;
+mod error;
+#[cfg(any(debug_assertions, feature = "faults"))]
+pub mod faults;
 pub mod ids;
+mod request;
+pub mod shutdown;
+pub mod testing;
+pub mod timers;
+pub mod worker;
 
 pub use clock::Clock;
 pub use committer::{Committer, Handle, SubmitError};
+pub use engine::{Config, Ended, Engine, Enqueued};
 pub use enqueue_in::enqueue_in;
 #[cfg(feature = "postgres")]
 pub use enqueue_in::enqueue_in_postgres;
+pub use error::Error;
 pub use ids::Ids;
+pub use request::{JobRequest, Work, job};
+pub use windlass_kernel::{
+    Class, DlqId, Epoch, Failure, JobId, Refusal, RetryPolicy, State, Timestamp,
+};
 #[cfg(feature = "postgres")]
 pub use windlass_store::postgres::tokio_postgres;
 pub use windlass_store::{rusqlite, sqlite::EnqueueInError};
+pub use worker::{
+    BoxError, BoxFuture, Context, Fence, Handler, HandlerResult, IntoOutcome, Middleware, Next,
+    Outcome, Stop, Worker, WorkerBuilder,
+};

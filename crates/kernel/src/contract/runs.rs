@@ -287,7 +287,7 @@ mod tests {
         life.start().ring(Alarm::Lease);
         let last = told(&life).pop().unwrap();
         assert_eq!((last.previous_status, last.status), (Some("interrupted"), "failed"));
-        assert_eq!(last.error_code.as_deref(), Some("RECOVERY_ABORTED"));
+        assert_eq!(last.error_code.as_deref(), Some("INTERRUPTED_TOO_OFTEN"));
         assert_eq!(last.actor, Actor::Recovery);
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     Actor, By, Cause, Fact, Failure, Jitter, Job, JobId, OpKind, Refusal, State, Timestamp,
     Transition,
     failure::{
-        DEADLINE_EXCEEDED, HEARTBEAT_TIMEOUT, RECOVERY_ABORTED, SCHEDULE_TO_START_TIMEOUT,
+        DEADLINE_EXCEEDED, HEARTBEAT_TIMEOUT, INTERRUPTED_TOO_OFTEN, SCHEDULE_TO_START_TIMEOUT,
         TASK_TIMEOUT,
     },
     ops::{bury, cancel, settle, unchanged_since},
@@ -115,7 +115,7 @@ fn lease_lost(draft: &mut Draft<'_>, cause: Cause, now: Timestamp) -> Result<(),
     let job = draft.job();
     if job.interruptions >= job.spec.max_interruptions {
         let message = format!("interrupted {} times without progress", job.interruptions);
-        let failure = Failure::permanent(RECOVERY_ABORTED, &message);
+        let failure = Failure::permanent(INTERRUPTED_TOO_OFTEN, &message);
         bury::record(draft, Cause::RecoveryAbort, failure, None, now)?;
     }
     Ok(())

@@ -50,7 +50,7 @@ const RUNG: &str = concat!(
 );
 
 /// Sessions that hold jobs. It goes from one to the next in the index `jobs_leased`, so it costs nothing that
-/// there are many that hold none.
+/// there are many that hold none. `OFFSET 0` keeps the server from reading all sessions at once instead.
 macro_rules! holders {
     () => {
         "WITH RECURSIVE holders (id) AS (
@@ -60,7 +60,10 @@ macro_rules! holders {
             SELECT (SELECT lease_session FROM jobs
                     WHERE lease_session IS NOT NULL AND lease_session > holders.id
                     ORDER BY lease_session LIMIT 1)
-            FROM holders WHERE holders.id IS NOT NULL) "
+            FROM holders WHERE holders.id IS NOT NULL),
+        session AS (
+            SELECT s.* FROM holders CROSS JOIN LATERAL (
+                SELECT id, worker, until FROM sessions WHERE id = holders.id OFFSET 0) AS s) "
     };
 }
 
@@ -73,34 +76,39 @@ macro_rules! own_until {
     };
 }
 
+/// Served by the index `jobs_leased`, session by session.
 const LAPSED: &str = concat!(
     holders!(),
-    "SELECT j.tenant, j.id, j.version, s.worker, greatest(s.until, ",
+    "SELECT l.tenant, l.id, l.version, session.worker, greatest(session.until, l.own_until)
+     FROM session CROSS JOIN LATERAL (
+        SELECT * FROM (
+            SELECT j.tenant, j.id, j.version, ",
     own_until!(),
-    ") FROM holders JOIN sessions s ON s.id = holders.id AND s.until <= $1
-        JOIN jobs j ON j.lease_session = s.id AND j.lease_session IS NOT NULL
-     WHERE ",
-    own_until!(),
-    " <= $1 LIMIT $2"
+    " AS own_until FROM jobs j
+            WHERE j.lease_session = session.id AND j.lease_session IS NOT NULL) AS held
+        WHERE held.own_until <= $1 LIMIT $2) AS l
+     WHERE session.until <= $1 LIMIT $2"
 );
 
 /// Of a session that was renewed, the first lease that does not last longer by itself ends with it.
 const NEXT_LAPSE: &str = concat!(
     holders!(),
     "SELECT min(CASE
-        WHEN s.until > $1 AND EXISTS (
-            SELECT FROM jobs j WHERE j.lease_session = s.id AND j.lease_session IS NOT NULL AND ",
+        WHEN session.until > $1 AND EXISTS (
+            SELECT FROM jobs j
+            WHERE j.lease_session = session.id AND j.lease_session IS NOT NULL AND ",
     own_until!(),
-    " <= s.until)
-        THEN s.until
+    " <= session.until)
+        THEN session.until
         ELSE (
             SELECT min(",
     own_until!(),
-    ") FROM jobs j WHERE j.lease_session = s.id AND j.lease_session IS NOT NULL AND ",
+    ") FROM jobs j
+            WHERE j.lease_session = session.id AND j.lease_session IS NOT NULL AND ",
     own_until!(),
     " > $1)
         END)
-     FROM holders JOIN sessions s ON s.id = holders.id"
+     FROM session"
 );
 
 /// Looks for at most so many of each kind.

@@ -130,3 +130,35 @@ impl Lapses {
         Ok(true)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::migrate::SQLITE;
+
+    #[test]
+    fn every_look_is_served_by_an_index() {
+        let connection = Connection::open_in_memory().expect("a database");
+        let schema: String = SQLITE.iter().map(|it| it.sql).collect();
+        connection.execute_batch(&schema).expect("the schema");
+        let served_by = [
+            (NEXT_TIMER, "jobs_timer"),
+            (NEXT_RETRY, "jobs_retry_at"),
+            (RUNG, "jobs_timer"),
+            (HOLDERS, "jobs_leased"),
+            (LEASES, "jobs_leased"),
+        ];
+        for (sql, index) in served_by {
+            let explain = format!("EXPLAIN QUERY PLAN {sql}");
+            let mut statement = connection.prepare(&explain).expect("a statement");
+            let mut rows = statement.raw_query();
+            while let Some(row) = rows.next().expect("a plan") {
+                let step: String = row.get(3).expect("a step");
+                let reads_jobs = step.contains(" jobs");
+                assert!(!reads_jobs || step.contains(index), "{sql}: {step}");
+                assert!(!step.contains("TEMP B-TREE"), "{sql}: {step}");
+                assert!(!step.contains("SCAN sessions"), "{sql}: {step}");
+            }
+        }
+    }
+}

@@ -61,8 +61,7 @@ pub use self::{
 };
 use self::{
     lock::Lock, names::Stored, now::Now, open::Opened, place::Place, presence::Presence,
-    readers::Readers, wait::Wait,
-    wake::Watch, writer_thread::WriterThread,
+    readers::Readers, wait::Wait, wake::Watch, writer_thread::WriterThread,
 };
 use crate::{
     Error, Overlap, Replies, Store, StoreFuture, Write,

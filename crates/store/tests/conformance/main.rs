@@ -42,13 +42,17 @@ mod claims;
 #[path = "../common/mod.rs"]
 mod common;
 mod differential;
+mod due;
 mod feed;
 mod follow_ups;
 mod history;
 mod input;
 mod lists;
 mod long_history;
+mod presence;
 mod races;
+mod ready;
 mod retention;
+mod sooner;
 mod stories;
 mod user_transactions;

@@ -5,7 +5,7 @@ use std::{future::poll_fn, sync::Arc, time::Duration};
 
 use windlass_kernel::{
     JobId, State,
-    ops::{Cancel, Requeue},
+    ops::{Cancel, NewJob, Requeue},
 };
 use windlass_store::{
     Reply, Store as _, Write,
@@ -136,6 +136,25 @@ fn others_hear_of_a_commit_whose_answer_was_lost() {
     assert_eq!(proxy.done(), 1, "its answer was not lost");
     heard.recv_timeout(Duration::from_secs(5)).expect("others are told");
     drop((listener, cut, other));
+}
+
+/// What the commit set is not known any more when it is found to be done.
+#[test]
+fn whoever_looks_after_alarms_hears_of_a_commit_whose_answer_was_lost() {
+    let proxy = Proxy::start(Cluster::shared().port());
+    let (home, options) = home_behind(&proxy);
+    let runtime = runtime(2);
+    let store = node(&runtime, &options);
+    let sooner = store.sooner();
+    let now = runtime.block_on(store.due(1)).unwrap().now;
+    let at = Some(now.plus(Duration::from_secs(60)));
+    proxy.arm(Fault::Swallow);
+    let later = write(enqueue(1, NewJob { scheduled_at: at, ..plain() }));
+    runtime.block_on(store.commit(vec![later].into())).unwrap();
+    assert_eq!(proxy.done(), 1, "its answer was not lost");
+    assert!(sooner.has_changed().unwrap());
+    assert_eq!(runtime.block_on(store.due(1)).unwrap().next_at, at);
+    drop((store, home));
 }
 
 #[test]

@@ -9,12 +9,20 @@ use windlass_testkit::postgres::Cluster;
 use super::*;
 use crate::{Store as _, migrate::POSTGRES, postgres::Postgres};
 
+/// The newest step of this program.
+const OURS: u32 = POSTGRES[POSTGRES.len() - 1].number;
 /// Adds what an older program can do without.
-const EXPANDS: Migration =
-    Migration { number: 2, served_from: 1, sql: "ALTER TABLE jobs ADD COLUMN later text" };
+const EXPANDS: Migration = Migration {
+    number: OURS + 1,
+    served_from: OURS,
+    sql: "ALTER TABLE jobs ADD COLUMN later text",
+};
 /// Takes away what an older program reads.
-const CONTRACTS: Migration =
-    Migration { number: 3, served_from: 2, sql: "ALTER TABLE jobs DROP COLUMN payload" };
+const CONTRACTS: Migration = Migration {
+    number: OURS + 2,
+    served_from: OURS + 1,
+    sql: "ALTER TABLE jobs DROP COLUMN payload",
+};
 
 /// A store of its own, and programs of several versions for it.
 struct Versions {
@@ -56,8 +64,8 @@ impl Versions {
         })
     }
 
-    fn number(&self) -> String {
-        self.sql("SELECT value FROM meta WHERE name = 'schema'")
+    fn number(&self) -> u32 {
+        self.sql("SELECT value FROM meta WHERE name = 'schema'").parse().unwrap()
     }
 }
 
@@ -70,7 +78,7 @@ fn a_schema_that_was_only_expanded_is_served_by_an_older_program() {
     let versions = Versions::new("expanded");
     let running = versions.open().unwrap();
     versions.upgrade(&[EXPANDS]).expect("whoever runs can go on, so nobody has to stop");
-    assert_eq!(versions.number(), "2");
+    assert_eq!(versions.number(), EXPANDS.number);
     let started = versions.open().expect("it can serve");
     for (jobs, store) in (1..).zip([&running, &started]) {
         versions.sql("SELECT enqueue('mail')");
@@ -79,7 +87,7 @@ fn a_schema_that_was_only_expanded_is_served_by_an_older_program() {
         let counts = versions.runtime.block_on(store.counts()).unwrap();
         assert_eq!(counts.iter().map(|it| it.2).sum::<u64>(), jobs);
     }
-    assert_eq!(versions.number(), "2", "the older program leaves it as it is");
+    assert_eq!(versions.number(), EXPANDS.number, "the older program leaves it as it is");
     versions.upgrade(&[EXPANDS]).expect("it has nothing to do");
 }
 
@@ -89,11 +97,12 @@ fn a_schema_that_was_contracted_is_refused_by_an_older_program() {
     drop(versions.open().unwrap());
     versions.upgrade(&[EXPANDS, CONTRACTS]).unwrap();
     let told = versions.open().err().expect("it cannot serve");
-    assert!(matches!(told, Error::Newer { found: 3, known: 1 }), "{told:?}");
     assert!(told.to_string().contains("start the version that made it"), "{told}");
+    let Error::Newer { found, known } = told else { panic!("{told:?}") };
+    assert_eq!((found, known), (CONTRACTS.number, OURS));
     // The version between the two still can.
     versions.upgrade(&[EXPANDS]).unwrap();
-    assert_eq!(versions.number(), "3");
+    assert_eq!(versions.number(), CONTRACTS.number);
 }
 
 #[test]
@@ -108,8 +117,8 @@ fn a_step_that_contracts_waits_until_older_nodes_have_stopped() {
     }
     let told = versions.upgrade(&[EXPANDS, CONTRACTS]).expect_err("somebody still needs it");
     assert!(cause(&told).contains("stop them"), "{told}: {}", cause(&told));
-    assert_eq!(versions.number(), "1", "nothing was done, not even what expands");
+    assert_eq!(versions.number(), OURS, "nothing was done, not even what expands");
     drop(running);
     versions.upgrade(&[EXPANDS, CONTRACTS]).unwrap();
-    assert_eq!(versions.number(), "3");
+    assert_eq!(versions.number(), CONTRACTS.number);
 }

@@ -1,0 +1,450 @@
+//! The engine: a store, the one way to write to it, and what runs around it.
+//!
+//! An [`Engine`] is cheap to clone; all clones share one Committer and one set of timers. It runs until
+//! [`Engine::close`] is called or the last clone is dropped: then what was accepted is still written.
+
+mod local;
+mod open;
+mod wait;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{Mutex, watch},
+    task::JoinHandle,
+};
+use windlass_kernel::{
+    Actor, Answer, By, DlqId, Jitter, Job, JobId, Op, Principal, Retention, State, TenantId,
+    Timestamp,
+    ops::{Cancel, Enqueue, Requeue, Rerun, RetryNow},
+};
+use windlass_store::{self as store, Reply, Store, Write, rusqlite, sqlite::EnqueueInError};
+
+pub use self::wait::Ended;
+use self::{local::Local, open::Opened, wait::Ends};
+use crate::{
+    Committer, Error, Handle, Ids, JobRequest, SubmitError, clock, committer,
+    ids::{Random, system_random},
+    timers::{self, Timers},
+    worker::WorkerBuilder,
+};
+
+/// What an engine runs on, and how. Everything has a usual value.
+#[derive(Clone)]
+pub struct Config {
+    /// Tells the time. A store on PostgreSQL has a clock of its own, which decides leases.
+    pub clock: clock::Clock,
+    /// Gives chance, for ids and for the spread of retries.
+    pub random: Random,
+    /// The bounds of the Committer.
+    pub committer: committer::Config,
+    /// How timers and recovery go about it. Without it this engine looks after no timers: then another one
+    /// on the same store has to.
+    pub timers: Option<timers::Config>,
+    /// How long finished jobs are kept. None keeps them for ever.
+    pub retention: Option<Retention>,
+    /// Where this process answers. Whoever finds a SQLite file in use is told.
+    pub address: Option<String>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            clock: clock::system(),
+            random: system_random(),
+            committer: committer::Config::default(),
+            timers: Some(timers::Config::default()),
+            retention: Some(Retention::default()),
+            address: None,
+        }
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config").field("committer", &self.committer).finish_non_exhaustive()
+    }
+}
+
+/// A job system: enqueue, watch and act on jobs, and run workers.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), windlass::Error> {
+/// let engine = windlass::Engine::open("sqlite:windlass.db").await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+    tenant: TenantId,
+    actor: Actor,
+}
+
+/// What all clones share.
+pub(crate) struct Inner {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) ids: Ids,
+    handle: Handle,
+    sqlite: Option<Arc<store::sqlite::Sqlite>>,
+    schema: Option<String>,
+    ends: Ends,
+    pub(crate) local: Local,
+    /// Ends what runs in the background. Dropping it does the same.
+    shutdown: watch::Sender<Stage>,
+    /// In the order in which they end.
+    services: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// How far an engine is on its way to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Open,
+    /// The timers end. What they have begun can still be written.
+    Closing,
+    /// The Committer ends.
+    Closed,
+}
+
+/// What became of a request for a new job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Enqueued {
+    /// The job: the new one, or the one that the key already belongs to.
+    pub id: JobId,
+    /// Was it there already?
+    pub idempotent_hit: bool,
+    /// Where it stands.
+    pub state: State,
+}
+
+impl Engine {
+    /// The tenant whose jobs an engine speaks of unless it is told otherwise.
+    pub const TENANT_DEFAULT: &'static str = "default";
+
+    /// Opens a store by its address, with everything else as usual.
+    ///
+    /// `sqlite:windlass.db` is a file, which is made if it is not there; `sqlite::memory:` is gone with the
+    /// engine; `postgres://user@host/database` is a PostgreSQL database, where `?schema=NAME` picks another
+    /// schema than `windlass`.
+    pub async fn open(url: &str) -> Result<Self, Error> {
+        Self::open_with(url, &Config::default()).await
+    }
+
+    /// Opens a store by its address.
+    pub async fn open_with(url: &str, config: &Config) -> Result<Self, Error> {
+        let opened = open::open(url, config).await?;
+        Ok(Self::begin(opened, config))
+    }
+
+    /// Runs on a store that is open already. Two engines on one store are like two nodes.
+    pub fn on(store: Arc<dyn Store>, config: &Config) -> Self {
+        Self::begin(Opened { store, sqlite: None, schema: None }, config)
+    }
+
+    /// The same on a SQLite store, in whose file users can enqueue in their own transactions.
+    pub fn on_sqlite(sqlite: Arc<store::sqlite::Sqlite>, config: &Config) -> Self {
+        Self::begin(Opened { store: sqlite.clone(), sqlite: Some(sqlite), schema: None }, config)
+    }
+
+    fn begin(opened: Opened, config: &Config) -> Self {
+        let Opened { store, sqlite, schema } = opened;
+        let ids = Ids::new(config.clock.clone(), config.random.clone());
+        let committer = Committer::new(store.clone(), config.committer);
+        let (shutdown, told) = watch::channel(Stage::Open);
+        let inner = Arc::new(Inner {
+            store,
+            ids,
+            handle: committer.handle(),
+            sqlite,
+            schema,
+            ends: Ends::default(),
+            local: Local::default(),
+            shutdown,
+            services: Mutex::default(),
+        });
+        let mut services = Vec::new();
+        if let Some(timers) = config.timers {
+            let timers = Timers::new(&inner, timers, config.retention);
+            services.push(tokio::spawn(timers.run(until(told.clone(), Stage::Closing))));
+        }
+        services.push(tokio::spawn(async move {
+            // If it ends with an error, everybody who waited was told.
+            let _ = committer.run(until(told, Stage::Closed)).await;
+        }));
+        inner.services.try_lock().expect("nobody else has it yet").extend(services);
+        let tenant = TenantId::new(Self::TENANT_DEFAULT).expect("the default name is a name");
+        let actor = Actor::User(Principal::new("app").expect("it is a name"));
+        Self { inner, tenant, actor }
+    }
+
+    /// The same engine, for the jobs of this tenant.
+    pub fn tenant(&self, tenant: &str) -> Result<Self, Error> {
+        Ok(Self { tenant: TenantId::new(tenant)?, ..self.clone() })
+    }
+
+    /// The same engine, acting in the name of this person or program. Events and dead letters keep the name.
+    pub fn acting_as(&self, principal: &str) -> Result<Self, Error> {
+        let actor = Actor::User(Principal::new(principal)?);
+        Ok(Self { actor, ..self.clone() })
+    }
+
+    /// The store, for everything that can be read.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.inner.store
+    }
+
+    /// The way to submit any write, for those who have their own workers.
+    pub fn committer(&self) -> &Handle {
+        &self.inner.handle
+    }
+
+    /// A worker, to be told what it can do and then started.
+    pub fn worker(&self) -> WorkerBuilder {
+        WorkerBuilder::new(self.clone())
+    }
+
+    /// Enqueues a job. When it answers, the job is durable.
+    pub async fn enqueue(&self, request: impl Into<JobRequest>) -> Result<Enqueued, Error> {
+        let op = self.enqueue_op(request.into())?;
+        let (wanted, write) = (op.job_id, self.write(op));
+        enqueued(wanted, self.inner.submit_known(write).await)
+    }
+
+    /// Enqueues many jobs with few transactions. Each has its own answer: one that is refused does not
+    /// concern the others.
+    pub async fn enqueue_all<R: Into<JobRequest>>(
+        &self,
+        requests: impl IntoIterator<Item = R>,
+    ) -> Vec<Result<Enqueued, Error>> {
+        let ops: Vec<Result<Enqueue, Error>> =
+            requests.into_iter().map(|request| self.enqueue_op(request.into())).collect();
+        let good = ops.iter().flatten();
+        let writes: Vec<Write> = good.map(|op| self.write(op.clone())).collect();
+        let mut replies = self.inner.submit_many(writes).await.into_iter();
+        let mut answers = Vec::with_capacity(ops.len());
+        for op in ops {
+            answers.push(match op {
+                Ok(op) => enqueued(op.job_id, replies.next().unwrap_or(Err(SubmitError::Closed))),
+                Err(error) => Err(error),
+            });
+        }
+        answers
+    }
+
+    /// Enqueues a job in the caller's own SQLite transaction, and gives back its id: the job is there if and
+    /// only if the caller's rows are. See [`crate::enqueue_in`] for what happens when.
+    pub fn enqueue_in(
+        &self,
+        transaction: &rusqlite::Connection,
+        request: impl Into<JobRequest>,
+    ) -> Result<JobId, EnqueueInError> {
+        let op = self.enqueue_op(request.into()).map_err(|error| match error {
+            Error::Refused(refusal) => EnqueueInError::Refused(refusal),
+            other => EnqueueInError::Refused(windlass_kernel::Refusal::invalid(
+                "payload",
+                other.to_string(),
+            )),
+        })?;
+        store::sqlite::enqueue_in(transaction, &op, self.inner.ids.now())?;
+        Ok(op.job_id)
+    }
+
+    /// Enqueues a job in the caller's own transaction on PostgreSQL, and gives back its id. See
+    /// [`crate::enqueue_in_postgres`].
+    #[cfg(feature = "postgres")]
+    pub async fn enqueue_in_postgres(
+        &self,
+        transaction: &impl store::postgres::tokio_postgres::GenericClient,
+        request: impl Into<JobRequest>,
+    ) -> Result<JobId, store::postgres::EnqueueInError> {
+        let op = self.enqueue_op(request.into()).map_err(|error| match error {
+            Error::Refused(refusal) => store::postgres::EnqueueInError::Refused(refusal),
+            other => store::postgres::EnqueueInError::Refused(windlass_kernel::Refusal::invalid(
+                "payload",
+                other.to_string(),
+            )),
+        })?;
+        let schema = self.inner.schema.as_deref().unwrap_or("windlass");
+        store::postgres::enqueue_in(transaction, schema, &op, self.inner.ids.now()).await?;
+        Ok(op.job_id)
+    }
+
+    /// Has what was enqueued in the caller's own transactions made into jobs at once. Without it they start a
+    /// little later.
+    pub fn wake(&self) {
+        self.inner.handle.wake();
+    }
+
+    /// The store, if it is SQLite: it gives connections for [`enqueue_in`](Engine::enqueue_in).
+    pub fn sqlite(&self) -> Option<&Arc<store::sqlite::Sqlite>> {
+        self.inner.sqlite.as_ref()
+    }
+
+    /// A job as it stands.
+    pub async fn job(&self, id: JobId) -> Result<Job, Error> {
+        let job = self.inner.store.job(id).await?;
+        job.filter(|job| job.spec.tenant == self.tenant).ok_or(Error::NoJob(id))
+    }
+
+    /// Waits until the job is at its end, and gives back how it ended.
+    ///
+    /// In the process whose worker runs the job the answer comes at once, elsewhere within half a second.
+    pub async fn wait(&self, id: JobId) -> Result<Ended, Error> {
+        wait::wait(&self.inner, &self.tenant, id).await
+    }
+
+    /// Asks a job to stop. One that runs may clean up first, for the usual grace period; any other is
+    /// cancelled at once.
+    pub async fn cancel(&self, id: JobId) -> Result<State, Error> {
+        self.cancel_with(id, Cancel::GRACE_DEFAULT, None).await
+    }
+
+    /// Asks a job to stop, for this reason, and gives it this time to clean up. With none at all it is not
+    /// asked.
+    pub async fn cancel_with(
+        &self,
+        id: JobId,
+        grace: Duration,
+        reason: Option<String>,
+    ) -> Result<State, Error> {
+        let (force, by) = (grace.is_zero(), self.by());
+        let answer = self.act(Cancel { job_id: id, force, grace, reason, by }).await?;
+        Ok(answer.state)
+    }
+
+    /// Makes a retry that is scheduled due at once.
+    pub async fn retry_now(&self, id: JobId) -> Result<State, Error> {
+        Ok(self.act(RetryNow { job_id: id, by: self.by() }).await?.state)
+    }
+
+    /// Runs the task of a job that failed or was cancelled again, as a new job.
+    pub async fn rerun(&self, id: JobId) -> Result<Enqueued, Error> {
+        let new_job_id = self.inner.ids.job_id();
+        let op = Rerun { job_id: id, new_job_id, by: self.by() };
+        enqueued(new_job_id, self.inner.submit_known(self.write(op)).await)
+    }
+
+    /// Lets a new job take over from a dead letter.
+    pub async fn requeue(&self, letter: DlqId) -> Result<Enqueued, Error> {
+        let new_job_id = self.inner.ids.job_id();
+        let op = Requeue { dlq_id: letter, new_job_id, payload: None, by: self.by() };
+        enqueued(new_job_id, self.inner.submit_known(self.write(op)).await)
+    }
+
+    /// Ends the timers and the Committer, after all that was accepted is written. Workers are to be shut down
+    /// before: what they report afterwards is not taken.
+    pub async fn close(self) {
+        let mut services = self.inner.services.lock().await;
+        self.inner.shutdown.send_replace(Stage::Closing);
+        let committer = services.pop();
+        for service in services.drain(..) {
+            let _ = service.await;
+        }
+        self.inner.shutdown.send_replace(Stage::Closed);
+        if let Some(committer) = committer {
+            let _ = committer.await;
+        }
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+
+    /// The same engine, for the jobs of a tenant that is known to be one.
+    pub(crate) fn of_tenant(&self, tenant: &TenantId) -> Self {
+        Self { tenant: tenant.clone(), ..self.clone() }
+    }
+
+    async fn act(&self, op: impl Into<Op>) -> Result<Answer, Error> {
+        match self.inner.submit_known(self.write(op)).await? {
+            Reply::Answer(answer) => Ok(answer),
+            _ => unreachable!("an op is answered by an answer"),
+        }
+    }
+
+    fn write(&self, op: impl Into<Op>) -> Write {
+        Write::Op { tenant: self.tenant.clone(), op: op.into() }
+    }
+
+    fn by(&self) -> By {
+        self.actor.clone().into()
+    }
+
+    fn enqueue_op(&self, request: JobRequest) -> Result<Enqueue, Error> {
+        let ids = &self.inner.ids;
+        let job_id = request.id.unwrap_or_else(|| ids.job_id());
+        let new = Box::new(request.into_new(|| ids.now())?);
+        let (tenant, random) = (self.tenant.clone(), ids.random());
+        Ok(Enqueue { job_id, tenant, new, random, by: self.by() })
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("tenant", &self.tenant).finish_non_exhaustive()
+    }
+}
+
+fn enqueued(wanted: JobId, reply: Result<Reply, SubmitError>) -> Result<Enqueued, Error> {
+    let Reply::Answer(answer) = reply? else { unreachable!("an op is answered by an answer") };
+    let idempotent_hit = answer.job_id != wanted || answer.recorded;
+    Ok(Enqueued { id: answer.job_id, idempotent_hit, state: answer.state })
+}
+
+/// Ready when the engine has come so far, or is forgotten.
+async fn until(mut told: watch::Receiver<Stage>, stage: Stage) {
+    let _ = told.wait_for(|now| *now >= stage).await;
+}
+
+/// How often a write whose answer was lost is sent again, and how long in between.
+const SEND_AGAIN: usize = 5;
+const SEND_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+impl Inner {
+    /// Submits a write, and lets whoever in this process has to know hear of it.
+    pub(crate) async fn submit(&self, write: Write) -> Result<Reply, SubmitError> {
+        let reply = self.handle.submit(write).await?;
+        self.note(&reply);
+        Ok(reply)
+    }
+
+    /// Submits a write that has an identity: if the answer is lost, it is sent again and answered from the
+    /// record.
+    pub(crate) async fn submit_known(&self, write: Write) -> Result<Reply, SubmitError> {
+        for _ in 0..SEND_AGAIN {
+            match self.submit(write.clone()).await {
+                Err(SubmitError::Store(error)) if matches!(*error, store::Error::Ambiguous(_)) => {
+                    tokio::time::sleep(SEND_AGAIN_AFTER).await;
+                }
+                answer => return answer,
+            }
+        }
+        self.submit(write).await
+    }
+
+    /// Submits writes in this order.
+    pub(crate) async fn submit_many(&self, writes: Vec<Write>) -> Vec<Result<Reply, SubmitError>> {
+        let replies = self.handle.submit_many(writes).await;
+        replies.iter().flatten().for_each(|reply| self.note(reply));
+        replies
+    }
+
+    /// The store's clock is asked in its transactions; this one is for what need not be exact.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.ids.now()
+    }
+
+    /// Chance, for the spread of retries.
+    pub(crate) fn jitter(&self) -> Jitter {
+        let ms = u64::try_from(self.ids.random() % u128::from(Jitter::MAX_MS + 1));
+        Jitter::from_ms(ms.expect("it is small")).expect("it is in its range")
+    }
+
+    fn note(&self, reply: &Reply) {
+        let Reply::Answer(answer) = reply else { return };
+        self.local.note(answer);
+        if answer.state.is_end() {
+            self.ends.tell(answer.job_id);
+        }
+    }
+}

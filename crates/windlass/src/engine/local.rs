@@ -1,0 +1,65 @@
+//! What the workers of this process have to know at once.
+//!
+//! A worker hears of a cancel request or of a lost lease with its next renewal. If the op that brought it
+//! went through this process, it need not wait for that.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::sync::watch;
+use windlass_kernel::{Answer, Epoch, JobId, State};
+
+use crate::worker::Executions;
+
+/// The workers of this process.
+#[derive(Debug)]
+pub(crate) struct Local {
+    workers: Mutex<Vec<Weak<Executions>>>,
+    /// Changes when a retry has become due: time alone makes it ready, so no commit tells of it.
+    pub(crate) retry_due: watch::Sender<u64>,
+}
+
+impl Default for Local {
+    fn default() -> Self {
+        Self { workers: Mutex::default(), retry_due: watch::Sender::new(0) }
+    }
+}
+
+impl Local {
+    /// A worker begins.
+    pub(crate) fn add(&self, executions: &Arc<Executions>) {
+        let mut workers = self.workers();
+        workers.retain(|worker| worker.strong_count() > 0);
+        workers.push(Arc::downgrade(executions));
+    }
+
+    /// An op was answered. What it means for an execution in this process is told there.
+    pub(super) fn note(&self, answer: &Answer) {
+        let is_held = matches!(answer.state, State::Dispatched | State::Running);
+        if is_held && !answer.cancel_requested {
+            return;
+        }
+        for worker in self.workers().iter().filter_map(Weak::upgrade) {
+            if is_held {
+                worker.cancel(answer.job_id, answer.epoch);
+            } else {
+                worker.lose(answer.job_id, answer.epoch);
+            }
+        }
+    }
+
+    /// An execution in this process has lost its lease.
+    pub(crate) fn lose(&self, job_id: JobId, epoch: Epoch) {
+        for worker in self.workers().iter().filter_map(Weak::upgrade) {
+            worker.lose(job_id, epoch);
+        }
+    }
+
+    /// A retry has become due.
+    pub(crate) fn tell_retry_due(&self) {
+        self.retry_due.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    fn workers(&self) -> MutexGuard<'_, Vec<Weak<Executions>>> {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,153 @@
+//! Timers and recovery: what time brings, and what has to be put right.
+//!
+//! Each engine looks for itself, and there is no leader: whatever is found is sent as an op that names the version
+//! it saw, so of two who find the same only one changes anything. An engine is woken when something is set that
+//! rings earlier than it knows of, and looks once a second in any case.
+//!
+//! After a mass failure, recovery goes in small steps with pauses in between, so that new work is served beside it.
+
+mod follow_ups;
+mod recovery;
+mod retention;
+
+use std::{
+    future::Future,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep, sleep_until};
+use windlass_kernel::{Op, Retention, timer};
+use windlass_store::{Error, Write, read::Due};
+
+use crate::engine::Inner;
+
+/// How timers and recovery go about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// How often to look although nothing is known to ring.
+    pub look_every: Duration,
+    /// How many jobs one look takes on.
+    pub batch_max: usize,
+    /// The pause between two looks when there is more to do.
+    pub pause: Duration,
+    /// How often to look for what retention may take.
+    pub prune_every: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            look_every: Duration::from_secs(1),
+            batch_max: 200,
+            pause: Duration::from_millis(20),
+            prune_every: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Looks after timers and recovery. It does nothing until [`run`](Timers::run) is polled.
+pub(crate) struct Timers {
+    engine: Weak<Inner>,
+    config: Config,
+    retention: Option<Retention>,
+}
+
+impl Timers {
+    pub(crate) fn new(engine: &Arc<Inner>, config: Config, retention: Option<Retention>) -> Self {
+        Self { engine: Arc::downgrade(engine), config, retention }
+    }
+
+    /// Looks until `shutdown` is ready, or nobody has the engine any more.
+    pub(crate) async fn run(self, shutdown: impl Future<Output = ()>) {
+        tokio::select! {
+            biased;
+            () = shutdown => {}
+            () = self.look_on() => {}
+        }
+    }
+
+    async fn look_on(&self) {
+        let Some(mut sooner) = self.engine.upgrade().map(|engine| engine.store.sooner()) else {
+            return;
+        };
+        let mut prune_at = Instant::now() + self.config.prune_every;
+        loop {
+            // What is set from here on is heard of again.
+            sooner.borrow_and_update();
+            let Some(engine) = self.engine.upgrade() else { return };
+            let now = Instant::now();
+            let looked = look(&engine, self.config.batch_max).await;
+            if let Some(retention) = self.retention.filter(|_| now >= prune_at) {
+                retention::prune(&engine, retention).await;
+                prune_at = Instant::now() + self.config.prune_every;
+            }
+            drop(engine);
+            let Looked { more, next, next_retry } = match looked {
+                Ok(looked) => looked,
+                // Everybody has been told.
+                Err(error) if !error.info().retryable => return,
+                // The store is away: it is looked for like anything else.
+                Err(_) => Looked::default(),
+            };
+            if more {
+                sleep(self.config.pause).await;
+                continue;
+            }
+            let look_at = now + next.unwrap_or(Duration::MAX).min(self.config.look_every);
+            if !self.wait(look_at, now, next_retry, &mut sooner).await {
+                return;
+            }
+        }
+    }
+
+    /// Waits until it is time to look again. Meanwhile a retry may become due, which workers have to know.
+    async fn wait(
+        &self,
+        look_at: Instant,
+        now: Instant,
+        next_retry: Option<Duration>,
+        sooner: &mut tokio::sync::watch::Receiver<u64>,
+    ) -> bool {
+        let retry_at = next_retry.map(|wait| now + wait).filter(|at| *at <= look_at);
+        tokio::select! {
+            biased;
+            changed = sooner.changed() => changed.is_ok(),
+            () = sleep_until(retry_at.unwrap_or(look_at)) => {
+                if retry_at.is_some()
+                    && let Some(engine) = self.engine.upgrade()
+                {
+                    engine.local.tell_retry_due();
+                }
+                true
+            }
+        }
+    }
+}
+
+/// What a look has found out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Looked {
+    /// Is there more to do?
+    pub(crate) more: bool,
+    /// How long until the next alarm.
+    pub(crate) next: Option<Duration>,
+    /// How long until the next retry is due.
+    pub(crate) next_retry: Option<Duration>,
+}
+
+/// Looks once, and does what has to be done.
+pub(crate) async fn look(engine: &Inner, max: usize) -> Result<Looked, Error> {
+    let recovering = recovery::recover(engine, max).await?;
+    let following = follow_ups::carry_out(engine, max).await?;
+    let Due { jobs, now, next_at, next_retry_at } = engine.store.due(max).await?;
+    let more = recovering || following || jobs.len() >= max;
+    let ring = |job: windlass_store::read::DueJob| {
+        let op: Op = timer::op_for(job.job_id, job.version, job.alarm, engine.jitter());
+        Write::Op { tenant: job.tenant, op }
+    };
+    // A refusal means that the job has changed since, and that is as good.
+    let _ = engine.submit_many(jobs.into_iter().map(ring).collect()).await;
+    let from_now = |at: windlass_kernel::Timestamp| at.since(now);
+    Ok(Looked { more, next: next_at.map(from_now), next_retry: next_retry_at.map(from_now) })
+}

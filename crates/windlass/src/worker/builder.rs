@@ -1,0 +1,295 @@
+//! How a worker is set up, and the handle of one that runs.
+
+use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
+
+use serde::de::DeserializeOwned;
+use tokio::{sync::watch, task::JoinHandle};
+use windlass_kernel::{Kind, Queue, Refusal, WorkerId, ops::NewJob};
+
+use super::{
+    executions::{Executions, Slots},
+    handler::{AnyHandler, Handler, erase},
+    middleware::Middleware,
+    run::{Orders, Shared, run},
+};
+use crate::{Engine, Error, Work};
+
+/// A worker that is being set up.
+///
+/// ```no_run
+/// # use windlass::{Engine, HandlerResult, Work};
+/// # #[derive(serde::Serialize, serde::Deserialize)]
+/// # struct SendMail { to: String }
+/// # impl Work for SendMail { const KIND: &str = "send_mail"; }
+/// async fn send(mail: SendMail) -> HandlerResult {
+///     println!("mail to {}", mail.to);
+///     Ok(())
+/// }
+///
+/// # async fn example(engine: Engine) -> Result<(), windlass::Error> {
+/// let worker = engine.worker().concurrency(50).handle(send).start().await?;
+/// # worker.shutdown().await
+/// # }
+/// ```
+#[must_use = "a worker does nothing until it is started"]
+pub struct WorkerBuilder<S = ()> {
+    engine: Engine,
+    state: Arc<S>,
+    name: String,
+    queues: Result<Vec<Queue>, Refusal>,
+    handlers: BTreeMap<Kind, AnyHandler>,
+    refused: Option<Error>,
+    layers: Vec<Arc<dyn Middleware>>,
+    concurrency: usize,
+    ahead_max: Option<usize>,
+    lease: Duration,
+    renew_every: Option<Duration>,
+    grace: Duration,
+    poll: Duration,
+}
+
+impl WorkerBuilder {
+    pub(crate) fn new(engine: Engine) -> Self {
+        Self {
+            engine,
+            state: Arc::new(()),
+            name: "worker".to_owned(),
+            queues: Queue::new(NewJob::DEFAULT_NAME).map(|queue| vec![queue]),
+            handlers: BTreeMap::new(),
+            refused: None,
+            layers: Vec::new(),
+            concurrency: 16,
+            ahead_max: None,
+            lease: Duration::from_secs(30),
+            renew_every: None,
+            grace: Duration::from_secs(30),
+            poll: Duration::from_secs(1),
+        }
+    }
+
+    /// What the handlers share. It comes before them, so that their types can be checked against it.
+    pub fn state<S: Send + Sync + 'static>(self, state: Arc<S>) -> WorkerBuilder<S> {
+        WorkerBuilder {
+            engine: self.engine,
+            state,
+            name: self.name,
+            queues: self.queues,
+            handlers: self.handlers,
+            refused: self.refused,
+            layers: self.layers,
+            concurrency: self.concurrency,
+            ahead_max: self.ahead_max,
+            lease: self.lease,
+            renew_every: self.renew_every,
+            grace: self.grace,
+            poll: self.poll,
+        }
+    }
+}
+
+impl<S: Send + Sync + 'static> WorkerBuilder<S> {
+    /// Runs jobs of the payload's kind with this handler.
+    pub fn handle<A, H>(self, handler: H) -> Self
+    where
+        H: Handler<S, A>,
+        H::Payload: Work,
+    {
+        let kind = <H::Payload as Work>::KIND;
+        self.handle_kind(kind, handler)
+    }
+
+    /// Runs jobs of this kind with this handler, whatever its payload is.
+    pub fn handle_kind<A, H>(mut self, kind: &str, handler: H) -> Self
+    where
+        H: Handler<S, A>,
+        H::Payload: DeserializeOwned,
+    {
+        match Kind::new(kind) {
+            Ok(kind) if self.handlers.contains_key(&kind) => {
+                let why = format!("there are two handlers for {kind}");
+                self.refused.get_or_insert(Error::Worker(why));
+            }
+            Ok(kind) => {
+                self.handlers.insert(kind, erase(handler, self.state.clone()));
+            }
+            Err(refusal) => {
+                self.refused.get_or_insert(refusal.into());
+            }
+        }
+        self
+    }
+
+    /// Runs around every handler. The first one is the outermost.
+    pub fn layer(mut self, middleware: impl Middleware) -> Self {
+        self.layers.push(Arc::new(middleware));
+        self
+    }
+
+    /// The queues it listens to; `default`, if nothing is said.
+    pub fn queues<Q: AsRef<str>>(mut self, queues: impl IntoIterator<Item = Q>) -> Self {
+        self.queues = queues.into_iter().map(Queue::new).collect();
+        self
+    }
+
+    /// How many handlers run at the same time; 16, if nothing is said.
+    pub fn concurrency(mut self, handlers: usize) -> Self {
+        self.concurrency = handlers;
+        self
+    }
+
+    /// How many jobs wait in its local queue at the most; as many as run, if nothing is said. It claims ahead
+    /// only as many as it has lately finished in a tenth of a second, so long jobs are left to other workers.
+    pub fn prefetch(mut self, jobs: usize) -> Self {
+        self.ahead_max = Some(jobs);
+        self
+    }
+
+    /// How long its leases last; 30 seconds, if nothing is said. After a crash whose proof is missing, its jobs
+    /// wait so long at the most.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// How often it renews its leases; ten times in a lease, if nothing is said. Cancel requests of other
+    /// processes are heard of that often.
+    pub fn renew_every(mut self, every: Duration) -> Self {
+        self.renew_every = Some(every);
+        self
+    }
+
+    /// How long handlers may go on at a shutdown; 30 seconds, if nothing is said.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// How often it looks for jobs although nobody told it of any; once a second, if nothing is said.
+    pub fn poll(mut self, every: Duration) -> Self {
+        self.poll = every;
+        self
+    }
+
+    /// What it is called in events and lists, before a part that is new at each start.
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = name.to_owned();
+        self
+    }
+
+    /// Starts it.
+    pub async fn start(self) -> Result<Worker, Error> {
+        let grace = self.grace;
+        let shared = Arc::new(self.shared()?);
+        let inner = shared.inner();
+        inner.store.vouch(&shared.worker).await?;
+        inner.local.add(&shared.executions);
+        let (orders, told) = watch::channel(Orders::Work);
+        let worker = shared.worker.clone();
+        let task = tokio::spawn(run(shared, told));
+        Ok(Worker { worker, orders, grace, task: Some(task) })
+    }
+
+    /// Starts it, lets it work until `shutdown` is ready, and shuts it down.
+    pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
+        let mut worker = self.start().await?;
+        tokio::select! {
+            biased;
+            () = shutdown => worker.shutdown().await,
+            ended = worker.ended() => ended,
+        }
+    }
+
+    fn shared(self) -> Result<Shared, Error> {
+        if let Some(error) = self.refused {
+            return Err(error);
+        }
+        let refuse = |why: &str| Err(Error::Worker(why.to_owned()));
+        if self.handlers.is_empty() {
+            return refuse("it has no handler; give it one with handle()");
+        }
+        if self.concurrency == 0 {
+            return refuse("its concurrency is zero");
+        }
+        let queues = self.queues?;
+        if queues.is_empty() {
+            return refuse("it listens to no queue");
+        }
+        let renew_every = self.renew_every.unwrap_or(self.lease / 10);
+        if renew_every.is_zero() || renew_every > self.lease / 2 {
+            return refuse("it must renew at least twice in a lease");
+        }
+        let random = self.engine.inner().ids.random();
+        let worker = WorkerId::new(format!("{}-{:08x}", self.name, random & 0xffff_ffff))?;
+        let slots = Slots {
+            concurrency: self.concurrency,
+            ahead_max: self.ahead_max.unwrap_or(self.concurrency),
+            reports_max: (self.concurrency * 2).max(1_000),
+        };
+        Ok(Shared {
+            engine: self.engine,
+            worker,
+            queues,
+            handlers: self.handlers,
+            layers: self.layers.into(),
+            executions: Arc::new(Executions::new(slots)),
+            lease: self.lease,
+            renew_every,
+            poll: self.poll,
+        })
+    }
+}
+
+/// A worker that runs. Dropping it shuts it down in the background.
+#[derive(Debug)]
+#[must_use = "dropping it shuts it down"]
+pub struct Worker {
+    worker: WorkerId,
+    orders: watch::Sender<Orders>,
+    grace: Duration,
+    task: Option<JoinHandle<Result<(), Error>>>,
+}
+
+impl Worker {
+    /// Its name, which is new at each start.
+    pub fn id(&self) -> &WorkerId {
+        &self.worker
+    }
+
+    /// Claims nothing more, gives back what has not started, and lets the rest finish within the grace period.
+    /// What is still running then is interrupted, and goes on elsewhere; that uses up nothing.
+    pub async fn shutdown(mut self) -> Result<(), Error> {
+        self.orders.send_replace(Orders::End { grace: Some(self.grace) });
+        self.ended().await
+    }
+
+    /// The same, but it waits for what runs as long as it takes.
+    pub async fn drain(mut self) -> Result<(), Error> {
+        self.orders.send_replace(Orders::End { grace: None });
+        self.ended().await
+    }
+
+    /// Waits until it has ended by itself, because the store has stopped.
+    pub async fn ended(&mut self) -> Result<(), Error> {
+        match &mut self.task {
+            Some(task) => {
+                let ended = task.await;
+                self.task = None;
+                ended.unwrap_or_else(|error| Err(Error::Worker(error.to_string())))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Ends it like a crash: nothing is given back, nothing is reported, and its leases stay until they lapse.
+    pub fn kill(mut self) {
+        if let Some(task) = self.task.take() {
+            task.abort();
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.orders.send_replace(Orders::End { grace: Some(self.grace) });
+    }
+}

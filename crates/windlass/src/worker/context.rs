@@ -1,0 +1,184 @@
+//! The context of an execution: what a handler knows about its job, and what it can say meanwhile.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::watch;
+use windlass_kernel::{
+    Epoch, Job, JobId, Kind, Op, Queue, TenantId, TraceId, WorkerId, job::Wakeup, ops::Renew,
+};
+use windlass_store::{Reply, Write};
+
+use super::executions::Signal;
+use crate::{Engine, Error, SubmitError};
+
+/// What a handler knows about its job. Clones are cheap and are the same context.
+#[derive(Clone, Debug)]
+pub struct Context {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    job: Arc<Job>,
+    engine: Engine,
+    worker: WorkerId,
+    lease: Duration,
+    signal: watch::Receiver<Signal>,
+}
+
+/// Why a handler should come to its end soon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stop {
+    /// The worker shuts down. A handler that goes on is interrupted when the grace period is over, and its job
+    /// goes on elsewhere; that uses up nothing.
+    Shutdown,
+    /// Someone wants the job to be cancelled: clean up, and return [`Outcome::cancelled`](super::Outcome::cancelled).
+    Cancelled,
+    /// The lease is lost: the job timed out, was cancelled by force, or is run elsewhere by now. Whatever is
+    /// returned is not kept. The execution is dropped in a moment.
+    LeaseLost,
+}
+
+/// The fencing token of an execution, for writes to other systems.
+///
+/// Each time a job is claimed its epoch grows. A system that remembers the greatest epoch it has seen of a job, and
+/// refuses what comes with a smaller one, can never be changed by an execution that has lost its lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fence {
+    /// The job.
+    pub job_id: JobId,
+    /// The number that grows with each claim of the job.
+    pub epoch: Epoch,
+    /// `<job_id>:<epoch>`: the name of this grant, which no other execution has.
+    pub attempt_id: String,
+    /// `<job_id>+<retry_count>`: the same for an attempt that was interrupted and goes on, another one for the
+    /// next attempt.
+    pub execution_key: String,
+}
+
+impl Context {
+    pub(super) fn new(
+        job: Arc<Job>,
+        engine: Engine,
+        worker: WorkerId,
+        lease: Duration,
+        signal: watch::Receiver<Signal>,
+    ) -> Self {
+        Self { inner: Arc::new(Inner { job, engine, worker, lease, signal }) }
+    }
+
+    /// The job as it was when it was claimed.
+    pub fn job(&self) -> &Job {
+        &self.inner.job
+    }
+
+    /// The id of the job.
+    pub fn job_id(&self) -> JobId {
+        self.inner.job.id
+    }
+
+    /// Who it belongs to.
+    pub fn tenant(&self) -> &TenantId {
+        &self.inner.job.spec.tenant
+    }
+
+    /// What it does.
+    pub fn kind(&self) -> &Kind {
+        &self.inner.job.spec.kind
+    }
+
+    /// Where it waited.
+    pub fn queue(&self) -> &Queue {
+        &self.inner.job.spec.queue
+    }
+
+    /// The trace it belongs to.
+    pub fn trace_id(&self) -> &TraceId {
+        &self.inner.job.spec.trace_id
+    }
+
+    /// Which attempt this is, from 1.
+    pub fn attempt(&self) -> u32 {
+        self.inner.job.attempt
+    }
+
+    /// How many retries it has used.
+    pub fn retry_count(&self) -> u32 {
+        self.inner.job.retry_count
+    }
+
+    /// Is a failure of this attempt final?
+    pub fn is_last_attempt(&self) -> bool {
+        self.inner.job.retry_count >= self.inner.job.spec.max_retries
+    }
+
+    /// How often it was interrupted without progress.
+    pub fn interruptions(&self) -> u32 {
+        self.inner.job.interruptions
+    }
+
+    /// How its last wait ended, if it had waited or snoozed.
+    pub fn woken(&self) -> Option<Wakeup> {
+        self.inner.job.woken
+    }
+
+    /// The worker that runs it.
+    pub fn worker(&self) -> &WorkerId {
+        &self.inner.worker
+    }
+
+    /// The number that grows with each claim of the job: see [`Fence`].
+    pub fn epoch(&self) -> Epoch {
+        self.inner.job.epoch
+    }
+
+    /// The fencing token, for writes to other systems.
+    pub fn fence(&self) -> Fence {
+        let job = &self.inner.job;
+        Fence {
+            job_id: job.id,
+            epoch: job.epoch,
+            attempt_id: job.attempt_id(),
+            execution_key: job.execution_key(),
+        }
+    }
+
+    /// The engine, for a handler that enqueues more. It acts for the tenant of the job.
+    pub fn engine(&self) -> &Engine {
+        &self.inner.engine
+    }
+
+    /// Why the handler should come to its end soon; none, if it may go on.
+    pub fn stop(&self) -> Option<Stop> {
+        self.inner.signal.borrow().stop()
+    }
+
+    /// Waits until the handler should come to its end soon, and says why.
+    pub async fn stopped(&self) -> Stop {
+        let mut signal = self.inner.signal.clone();
+        match signal.wait_for(|signal| signal.stop().is_some()).await {
+            Ok(signal) => signal.stop().expect("it was waited for"),
+            // The worker is gone, and with it the lease.
+            Err(_) => Stop::LeaseLost,
+        }
+    }
+
+    /// A sign of life, for a job with a heartbeat time-out. It fails if the lease is lost: then stop.
+    pub async fn heartbeat(&self) -> Result<(), Error> {
+        let job = &self.inner.job;
+        let (job_id, epoch, lease) = (job.id, job.epoch, self.inner.lease);
+        let op = Op::Renew(Renew { job_id, epoch, lease, heartbeat: true });
+        let write = Write::Op { tenant: job.spec.tenant.clone(), op };
+        let engine = self.inner.engine.inner();
+        match engine.submit(write).await {
+            Ok(Reply::Answer(_)) => Ok(()),
+            Ok(_) => unreachable!("an op is answered by an answer"),
+            Err(error) => {
+                if matches!(error, SubmitError::Refused(_)) {
+                    engine.local.lose(job_id, epoch);
+                }
+                Err(error.into())
+            }
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! What a worker has in hand: jobs that wait in its local queue, run, or are being reported.
+//!
+//! Plain bookkeeping behind one lock. Time comes in as an argument.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
+use windlass_kernel::{Epoch, JobId};
+use windlass_store::{Granted, IdMap, IdSet};
+
+use super::context::Stop;
+
+/// What an execution is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Signal {
+    /// Go on.
+    Go,
+    /// Come to an end.
+    Stop(Stop),
+    /// The grace period is over: it is dropped, and its job given back.
+    Abandon,
+}
+
+impl Signal {
+    pub(super) fn stop(self) -> Option<Stop> {
+        match self {
+            Signal::Go => None,
+            Signal::Stop(stop) => Some(stop),
+            Signal::Abandon => Some(Stop::Shutdown),
+        }
+    }
+}
+
+/// How much a worker does at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slots {
+    /// How many handlers run.
+    pub(super) concurrency: usize,
+    /// How many jobs wait in the local queue at the most.
+    pub(super) ahead_max: usize,
+    /// How many reports are on their way at the most: the store is slower than the handlers.
+    pub(super) reports_max: usize,
+}
+
+/// What a worker has in hand.
+#[derive(Debug)]
+pub(crate) struct Executions {
+    slots: Slots,
+    state: Mutex<State>,
+    /// Something ended.
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    by_job: IdMap<Execution>,
+    queue: VecDeque<Granted>,
+    running: usize,
+    reporting: usize,
+    grants: u64,
+    /// Until when the last renewal keeps all leases of before it.
+    renewed: Option<(u64, Instant)>,
+    pace: Pace,
+}
+
+#[derive(Debug)]
+struct Execution {
+    epoch: Epoch,
+    phase: Phase,
+    signal: watch::Sender<Signal>,
+    /// Its place among the grants: a renewal that was sent before it says nothing about it.
+    grant: u64,
+    /// When its own lease runs out, if no renewal keeps it.
+    until: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// In the local queue.
+    Waits,
+    Runs,
+    /// Its handler has returned, and the store is told.
+    Reports,
+}
+
+/// How many jobs ended lately: so many may be claimed ahead, for they will be wanted soon.
+#[derive(Debug, Default)]
+struct Pace {
+    began: Option<Instant>,
+    ended: usize,
+    before: usize,
+}
+
+/// A job that is claimed ahead should start within this time.
+const SOON: Duration = Duration::from_millis(100);
+
+impl Pace {
+    fn note(&mut self, now: Instant) {
+        let began = *self.began.get_or_insert(now);
+        if now - began >= SOON {
+            let is_next = now - began < SOON * 2;
+            self.before = if is_next { self.ended } else { 0 };
+            (self.began, self.ended) = (Some(now), 0);
+        }
+        self.ended += 1;
+    }
+}
+
+impl Executions {
+    pub(super) fn new(slots: Slots) -> Self {
+        Self { slots, state: Mutex::default(), changed: Notify::new() }
+    }
+
+    /// How many jobs to claim, and whether to start them at once; none, if all is taken.
+    pub(super) fn wanted(&self) -> Option<(usize, bool)> {
+        let state = self.state();
+        let Slots { concurrency, ahead_max, reports_max } = self.slots;
+        if state.reporting >= reports_max {
+            return None;
+        }
+        let free = concurrency.saturating_sub(state.running + state.queue.len());
+        if free > 0 {
+            return Some((free, true));
+        }
+        let ahead = state.pace.before.min(ahead_max);
+        let room = ahead.saturating_sub(state.queue.len());
+        // Few at a time would be many claims.
+        (room > 0 && room >= ahead / 2).then_some((room, false))
+    }
+
+    /// A job was granted that is started, and runs from now on; or that waits in the local queue.
+    ///
+    /// If the same job is here under an older epoch, that execution has lost its lease.
+    pub(super) fn add(&self, granted: &Granted, started: bool, until: Instant) -> Signals {
+        let (signal, told) = watch::channel(Signal::Go);
+        let (job_id, epoch) = (granted.job.id, granted.job.epoch);
+        let mut state = self.state();
+        let grant = state.grants;
+        state.grants += 1;
+        let phase = if started { Phase::Runs } else { Phase::Waits };
+        let execution = Execution { epoch, phase, signal, grant, until };
+        if let Some(old) = state.by_job.insert(job_id, execution) {
+            state.forget(&old);
+            raise(&old.signal, Signal::Stop(Stop::LeaseLost));
+        }
+        if started {
+            state.running += 1;
+        } else {
+            state.queue.push_back(granted.clone());
+        }
+        told
+    }
+
+    /// The next job of the local queue, if a slot is free: it takes the slot.
+    pub(super) fn next(&self) -> Option<(Granted, Signals)> {
+        let mut state = self.state();
+        if state.running >= self.slots.concurrency {
+            return None;
+        }
+        while let Some(granted) = state.queue.pop_front() {
+            // One that was lost meanwhile is no longer known.
+            let Some(execution) = state.by_job.get_mut(&granted.job.id) else { continue };
+            if execution.epoch != granted.job.epoch || execution.phase != Phase::Waits {
+                continue;
+            }
+            execution.phase = Phase::Runs;
+            let told = execution.signal.subscribe();
+            state.running += 1;
+            return Some((granted, told));
+        }
+        None
+    }
+
+    /// Takes the whole local queue, to be given back.
+    pub(super) fn take_queue(&self) -> Vec<Granted> {
+        let mut state = self.state();
+        let queue = std::mem::take(&mut state.queue);
+        for granted in &queue {
+            state.by_job.remove(&granted.job.id);
+        }
+        self.changed.notify_one();
+        queue.into()
+    }
+
+    /// Its handler has returned: its slot is free. False, if its lease is lost and nothing may be reported.
+    pub(super) fn begin_report(&self, job_id: JobId, epoch: Epoch, now: Instant) -> bool {
+        let mut state = self.state();
+        state.pace.note(now);
+        let Some(execution) = state.by_job.get_mut(&job_id) else { return false };
+        if execution.epoch != epoch || execution.phase != Phase::Runs {
+            return false;
+        }
+        execution.phase = Phase::Reports;
+        state.running -= 1;
+        state.reporting += 1;
+        drop(state);
+        self.changed.notify_one();
+        true
+    }
+
+    /// It is over.
+    pub(super) fn end(&self, job_id: JobId, epoch: Epoch) {
+        let mut state = self.state();
+        if state.by_job.get(&job_id).is_some_and(|execution| execution.epoch == epoch)
+            && let Some(execution) = state.by_job.remove(&job_id)
+        {
+            state.forget(&execution);
+            drop(state);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Someone wants this execution to be cancelled.
+    pub(crate) fn cancel(&self, job_id: JobId, epoch: Epoch) {
+        if let Some(execution) = self.state().by_job.get(&job_id)
+            && execution.epoch == epoch
+        {
+            raise(&execution.signal, Signal::Stop(Stop::Cancelled));
+        }
+    }
+
+    /// This execution has lost its lease, unless it is just reporting: then it will hear so.
+    pub(crate) fn lose(&self, job_id: JobId, epoch: Epoch) {
+        let mut state = self.state();
+        let Some(execution) = state.by_job.get(&job_id) else { return };
+        if execution.epoch > epoch || execution.phase == Phase::Reports {
+            return;
+        }
+        state.lose(job_id);
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// What a renewal that is sent now can speak of.
+    pub(super) fn grants(&self) -> u64 {
+        self.state().grants
+    }
+
+    /// A renewal was answered: these are held, these are to be cancelled. What is not held any more is lost.
+    pub(super) fn renewed(&self, grants: u64, until: Instant, held: &[JobId], cancelled: &[JobId]) {
+        let held: IdSet = held.iter().copied().collect();
+        let mut state = self.state();
+        state.renewed = Some((grants, until));
+        for job_id in cancelled {
+            if let Some(execution) = state.by_job.get(job_id) {
+                raise(&execution.signal, Signal::Stop(Stop::Cancelled));
+            }
+        }
+        let is_lost = |(job_id, it): (&JobId, &Execution)| {
+            let lost = it.phase != Phase::Reports && it.grant < grants && !held.contains(job_id);
+            lost.then_some(*job_id)
+        };
+        let lost: Vec<JobId> = state.by_job.iter().filter_map(is_lost).collect();
+        self.lose_all(state, &lost);
+    }
+
+    /// When the next lease runs out, as far as is known here.
+    pub(super) fn next_lapse(&self) -> Option<Instant> {
+        let state = self.state();
+        state.by_job.values().map(|execution| state.until(execution)).min()
+    }
+
+    /// Leases that have run out can no longer be saved: those executions are lost, reports and all.
+    pub(super) fn lose_lapsed(&self, now: Instant) {
+        let state = self.state();
+        let lapsed = |(job_id, it): (&JobId, &Execution)| {
+            (it.phase != Phase::Reports && state.until(it) <= now).then_some(*job_id)
+        };
+        let lost: Vec<JobId> = state.by_job.iter().filter_map(lapsed).collect();
+        self.lose_all(state, &lost);
+    }
+
+    /// Has the lease of this execution run out, as far as is known here?
+    pub(super) fn has_lapsed(&self, job_id: JobId, epoch: Epoch, now: Instant) -> bool {
+        let state = self.state();
+        let execution = state.by_job.get(&job_id).filter(|execution| execution.epoch == epoch);
+        execution.is_none_or(|execution| state.until(execution) <= now)
+    }
+
+    /// Tells all that run.
+    pub(super) fn tell_all(&self, signal: Signal) {
+        for execution in self.state().by_job.values() {
+            raise(&execution.signal, signal);
+        }
+    }
+
+    /// Waits until something has ended.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    fn lose_all(&self, mut state: MutexGuard<'_, State>, lost: &[JobId]) {
+        for job_id in lost {
+            state.lose(*job_id);
+        }
+        drop(state);
+        if !lost.is_empty() {
+            self.changed.notify_one();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How an execution hears what it is told.
+pub(super) type Signals = watch::Receiver<Signal>;
+
+impl State {
+    fn until(&self, execution: &Execution) -> Instant {
+        match self.renewed {
+            Some((grants, until)) if execution.grant < grants => until.max(execution.until),
+            _ => execution.until,
+        }
+    }
+
+    /// What is lost is forgotten at once, so that its slot is free; its task ends by itself.
+    fn lose(&mut self, job_id: JobId) {
+        if let Some(execution) = self.by_job.remove(&job_id) {
+            self.forget(&execution);
+            raise(&execution.signal, Signal::Stop(Stop::LeaseLost));
+        }
+    }
+
+    fn forget(&mut self, execution: &Execution) {
+        match execution.phase {
+            // It stays in the queue until its turn comes, and is passed over then.
+            Phase::Waits => {}
+            Phase::Runs => self.running -= 1,
+            Phase::Reports => self.reporting -= 1,
+        }
+    }
+}
+
+/// Tells an execution something that is more urgent than what it was told before.
+fn raise(signal: &watch::Sender<Signal>, to: Signal) {
+    signal.send_if_modified(|now| {
+        let is_more = *now < to;
+        if is_more {
+            *now = to;
+        }
+        is_more
+    });
+}

@@ -1,0 +1,243 @@
+//! The life of a worker: claim, run, renew; and, when it is told to, come to an end in good order.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, sleep, sleep_until},
+};
+use windlass_kernel::{By, Jitter, Kind, Op, Queue, TenantId, WorkerId, ops::Release};
+use windlass_store::{ClaimMany, Granted, Reply, Write};
+
+use super::{
+    context::Stop,
+    execute::execute,
+    executions::{Executions, Signal},
+    handler::AnyHandler,
+    middleware::Middleware,
+    renew::renew,
+};
+use crate::{Engine, Error, SubmitError, engine};
+
+/// What the parts of a worker share.
+pub(super) struct Shared {
+    pub(super) engine: Engine,
+    pub(super) worker: WorkerId,
+    pub(super) queues: Vec<Queue>,
+    pub(super) handlers: BTreeMap<Kind, AnyHandler>,
+    pub(super) layers: Arc<[Arc<dyn Middleware>]>,
+    pub(super) executions: Arc<Executions>,
+    pub(super) lease: Duration,
+    pub(super) renew_every: Duration,
+    pub(super) poll: Duration,
+}
+
+/// What a worker is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Orders {
+    /// Go on.
+    Work,
+    /// Claim nothing more, and let what runs come to its end; after the grace period give it back.
+    End {
+        /// None waits as long as it takes.
+        grace: Option<Duration>,
+    },
+}
+
+/// The most jobs of one claim.
+const CLAIM_MAX: usize = 1_000;
+/// How long to wait before the next claim after one that failed, at first and later.
+const CLAIM_AGAIN: Duration = Duration::from_millis(50);
+const CLAIM_AGAIN_MAX: Duration = Duration::from_secs(2);
+/// How long a handler that was dropped may take to let go.
+const LET_GO: Duration = Duration::from_secs(1);
+
+impl Shared {
+    pub(super) fn inner(&self) -> &Arc<engine::Inner> {
+        self.engine.inner()
+    }
+
+    pub(super) fn by(&self) -> By {
+        By::worker(self.worker.clone())
+    }
+
+    pub(super) fn engine_of(&self, tenant: &TenantId) -> Engine {
+        self.engine.of_tenant(tenant)
+    }
+
+    pub(super) fn jitter(&self) -> Jitter {
+        self.inner().jitter()
+    }
+}
+
+/// Works until it is told to end. It fails if the store has stopped.
+pub(super) async fn run(
+    shared: Arc<Shared>,
+    mut orders: watch::Receiver<Orders>,
+) -> Result<(), Error> {
+    let mut tasks = JoinSet::new();
+    let grace = {
+        let renewing = renew(&shared);
+        let claiming = claim_all(&shared, &mut tasks, orders.clone());
+        tokio::select! {
+            biased;
+            ended = claiming => ended?,
+            () = renewing => unreachable!("it renews until it is dropped"),
+        }
+    };
+    let renewing = renew(&shared);
+    let ending = end(&shared, &mut tasks, grace, &mut orders);
+    tokio::select! {
+        biased;
+        () = ending => {}
+        () = renewing => unreachable!("it renews until it is dropped"),
+    }
+    // If it fails, the session is found dead or lapses; it holds nothing.
+    let _ = shared.inner().store.stop_vouching(&shared.worker).await;
+    Ok(())
+}
+
+/// Claims jobs and lets them run, until the worker is told to end.
+async fn claim_all(
+    shared: &Arc<Shared>,
+    tasks: &mut JoinSet<()>,
+    mut orders: watch::Receiver<Orders>,
+) -> Result<Option<Duration>, Error> {
+    let store = &shared.inner().store;
+    let (mut ready, mut retry_due) = (store.ready(), shared.inner().local.retry_due.subscribe());
+    // May there be jobs that this worker has not heard of?
+    let mut hungry = true;
+    let mut again = CLAIM_AGAIN;
+    loop {
+        while tasks.try_join_next().is_some() {}
+        while let Some((granted, told)) = shared.executions.next() {
+            tasks.spawn(execute(shared.clone(), granted, false, told));
+        }
+        if let Orders::End { grace } = *orders.borrow() {
+            return Ok(grace);
+        }
+        if hungry && let Some((max, start)) = shared.executions.wanted() {
+            let max = max.min(CLAIM_MAX);
+            // What becomes ready from here on is heard of again.
+            ready.borrow_and_update();
+            retry_due.borrow_and_update();
+            let sent = Instant::now();
+            match claim(shared, max, start).await {
+                Ok(leases) => {
+                    again = CLAIM_AGAIN;
+                    hungry = leases.len() >= max;
+                    for granted in leases {
+                        take(shared, tasks, granted, start, sent + shared.lease);
+                    }
+                }
+                Err(SubmitError::Closed) => return Err(Error::Closed),
+                Err(SubmitError::Store(error)) if !error.info().retryable => {
+                    return Err(Error::Store(error));
+                }
+                Err(SubmitError::Refused(refusal)) => return Err(refusal.into()),
+                Err(SubmitError::Store(_) | SubmitError::Full) => {
+                    tokio::select! {
+                        biased;
+                        _ = orders.changed() => {}
+                        () = sleep(again) => {}
+                    }
+                    again = (again * 2).min(CLAIM_AGAIN_MAX);
+                }
+            }
+            continue;
+        }
+        tokio::select! {
+            biased;
+            // The builder's handle is gone: nobody can say anything more.
+            changed = orders.changed() => if changed.is_err() {
+                return Ok(None);
+            },
+            () = shared.executions.changed() => {}
+            _ = ready.changed() => hungry = true,
+            _ = retry_due.changed() => hungry = true,
+            () = sleep(shared.poll) => hungry = true,
+        }
+    }
+}
+
+async fn claim(shared: &Shared, max: usize, start: bool) -> Result<Vec<Granted>, SubmitError> {
+    let wanted = ClaimMany {
+        claim_id: shared.inner().ids.claim_id(),
+        worker: shared.worker.clone(),
+        trace_id: None,
+        tenant: None,
+        queues: shared.queues.clone(),
+        kinds: shared.handlers.keys().cloned().collect(),
+        max,
+        lease: shared.lease,
+        start,
+    };
+    match shared.inner().submit_known(Write::Claim(wanted)).await? {
+        Reply::Granted(leases) => Ok(leases),
+        _ => unreachable!("a claim is answered by leases"),
+    }
+}
+
+fn take(
+    shared: &Arc<Shared>,
+    tasks: &mut JoinSet<()>,
+    granted: Granted,
+    start: bool,
+    until: Instant,
+) {
+    let told = shared.executions.add(&granted, start, until);
+    if start {
+        tasks.spawn(execute(shared.clone(), granted, true, told));
+    }
+}
+
+/// Gives back what has not started, and lets the rest finish within the grace period.
+async fn end(
+    shared: &Arc<Shared>,
+    tasks: &mut JoinSet<()>,
+    grace: Option<Duration>,
+    orders: &mut watch::Receiver<Orders>,
+) {
+    release_queue(shared).await;
+    shared.executions.tell_all(Signal::Stop(Stop::Shutdown));
+    let began = Instant::now();
+    let (mut grace, mut is_handled) = (grace, true);
+    loop {
+        let over = async {
+            match grace {
+                Some(grace) => sleep_until(began + grace).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            next = tasks.join_next() => if next.is_none() {
+                return;
+            },
+            () = over => break,
+            // Someone who had time has it no longer.
+            changed = orders.changed(), if is_handled => {
+                is_handled = changed.is_ok();
+                if let Orders::End { grace: shorter } = *orders.borrow() {
+                    grace = shorter;
+                }
+            }
+        }
+    }
+    shared.executions.tell_all(Signal::Abandon);
+    let let_go = async { while tasks.join_next().await.is_some() {} };
+    // One that blocks its thread cannot be dropped. Its lease lapses.
+    let _ = tokio::time::timeout(LET_GO, let_go).await;
+}
+
+async fn release_queue(shared: &Shared) {
+    let release = |granted: Granted| {
+        let (job_id, epoch) = (granted.job.id, granted.job.epoch);
+        let tenant = granted.job.spec.tenant.clone();
+        Write::Op { tenant, op: Op::Release(Release { job_id, epoch, by: shared.by() }) }
+    };
+    let writes: Vec<Write> = shared.executions.take_queue().into_iter().map(release).collect();
+    // What the store cannot be told lapses.
+    let _ = shared.inner().submit_many(writes).await;
+}

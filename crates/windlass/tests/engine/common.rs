@@ -1,0 +1,120 @@
+//! What the tests share: a job that does what its payload says, and stores to run it on.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use windlass::{Context, Engine, Failure, HandlerResult, JobId, Outcome, Work};
+use windlass_testkit::postgres::Cluster;
+
+/// A job that does what it says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Do {
+    /// Succeeds with its name.
+    Succeed(String),
+    /// Fails, and may be tried again.
+    Fail,
+    /// Fails for good.
+    FailForGood,
+    /// Fails in its first so many attempts.
+    FailTimes(u32),
+    /// Panics.
+    Panic,
+    /// Never returns.
+    Hang,
+    /// Takes this long.
+    SleepMs(u64),
+    /// Snoozes once, for so long.
+    SnoozeMs(u64),
+    /// Is done in part.
+    Partial,
+    /// Waits until it is told to stop, and cleans up.
+    UntilStopped,
+}
+
+impl Work for Do {
+    const KIND: &str = "do";
+}
+
+impl Do {
+    pub(crate) fn succeed() -> Self {
+        Do::Succeed("ok".to_owned())
+    }
+}
+
+pub(crate) async fn act(what: Do, context: Context) -> HandlerResult<Outcome> {
+    match what {
+        Do::Succeed(name) => Ok(Outcome::done(&name)),
+        Do::Fail => Err("it failed".into()),
+        Do::FailForGood => Err(Failure::permanent("GONE", "it is gone").into()),
+        Do::FailTimes(times) if context.attempt() <= times => Err("not yet".into()),
+        Do::FailTimes(_) => Ok(Outcome::done(&context.attempt())),
+        Do::Panic => panic!("it panicked"),
+        Do::Hang => std::future::pending().await,
+        Do::SleepMs(ms) => {
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+            Ok(Outcome::done(&ms))
+        }
+        Do::SnoozeMs(ms) if context.woken().is_none() => {
+            Ok(Outcome::snooze(Duration::from_millis(ms)))
+        }
+        Do::SnoozeMs(_) => Ok(Outcome::done(&context.epoch().get())),
+        Do::Partial => Ok(Outcome::partial(&1, &"two and three")),
+        Do::UntilStopped => {
+            let why = context.stopped().await;
+            Ok(Outcome::cancelled(format!("{why:?}")))
+        }
+    }
+}
+
+/// How a job came to where it is, as words: `queued dispatched running succeeded`.
+pub(crate) async fn path(engine: &Engine, id: JobId) -> String {
+    let events = engine.store().events(id).await.unwrap();
+    let moves = events.iter().filter(|event| event.is_move());
+    moves.map(|event| event.to.as_str()).collect::<Vec<_>>().join(" ")
+}
+
+/// A real store with a home of its own, which goes when this does.
+pub(crate) struct Home {
+    pub(crate) url: String,
+    _folder: tempfile::TempDir,
+}
+
+impl Home {
+    pub(crate) fn sqlite() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}", folder.path().join("w.db").display());
+        Self { url, _folder: folder }
+    }
+
+    pub(crate) fn postgres() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let schema = format!("engine_{}", NEXT.fetch_add(1, Ordering::SeqCst));
+        let port = Cluster::shared().port();
+        let url = format!("postgres://postgres@127.0.0.1:{port}/postgres?schema={schema}");
+        Self { url, _folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) async fn open(&self) -> Engine {
+        Engine::open(&self.url).await.unwrap()
+    }
+}
+
+/// Counts what happens outside.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counter(Arc<AtomicU32>);
+
+impl Counter {
+    pub(crate) fn add(&self) -> u32 {
+        self.0.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    pub(crate) fn get(&self) -> u32 {
+        self.0.load(Ordering::SeqCst)
+    }
+}

@@ -1,0 +1,14 @@
+//! The engine: one file per promise.
+//!
+//! Most tests run in memory under a paused clock, where time skips forward and nothing sleeps. What has to be true of
+//! real stores, and across processes, runs on files and on PostgreSQL in real time.
+#![expect(clippy::unwrap_used, reason = "in a test, what fails should fail here")]
+
+mod cancel;
+mod common;
+mod faults;
+mod handlers;
+mod requests;
+mod shutdown;
+mod stores;
+mod timers;

@@ -1,0 +1,94 @@
+//! What has to be true on real stores, in real time.
+
+use std::time::{Duration, Instant};
+
+use windlass::{HandlerResult, job};
+
+use crate::common::{Do, Home, act};
+
+/// One test for each store from each of these functions.
+macro_rules! for_each_store {
+    ($($name:ident),* $(,)?) => {
+        $(mod $name {
+            use crate::common::Home;
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn sqlite() {
+                super::$name(Home::sqlite()).await.unwrap();
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn postgres() {
+                super::$name(Home::postgres()).await.unwrap();
+            }
+        })*
+    };
+}
+
+for_each_store!(
+    an_idle_worker_starts_a_new_job_at_once,
+    a_retry_and_a_schedule_start_on_time,
+    many_jobs_of_many_outcomes_come_to_their_ends,
+);
+
+async fn an_idle_worker_starts_a_new_job_at_once(home: Home) -> HandlerResult {
+    let engine = home.open().await;
+    // So rarely that only a wake-up can be the reason.
+    let worker = engine.worker().poll(Duration::from_secs(600)).handle(act).start().await?;
+    let mut waits = Vec::new();
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let id = engine.enqueue(Do::succeed()).await?.id;
+        let ended = engine.wait(id).await?.job;
+        waits.push(ended.started_at.unwrap().since(ended.spec.created_at));
+    }
+    waits.sort();
+    assert!(waits[10] < Duration::from_millis(100), "{waits:?}");
+    worker.shutdown().await?;
+    Ok(())
+}
+
+async fn a_retry_and_a_schedule_start_on_time(home: Home) -> HandlerResult {
+    let engine = home.open().await;
+    let worker = engine.worker().poll(Duration::from_secs(600)).handle(act).start().await?;
+    let soon = Duration::from_millis(150);
+    let later = engine.enqueue(job(Do::succeed()).after(soon)).await?.id;
+    let retried = engine.enqueue(job(Do::FailTimes(1)).backoff(soon, soon)).await?.id;
+    let began = Instant::now();
+    for id in [later, retried] {
+        let ended = engine.wait(id).await?;
+        assert!(ended.is_success());
+        let took = ended.job.finished_at.unwrap().since(ended.job.spec.created_at);
+        assert!(took >= soon, "{took:?}");
+    }
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    worker.shutdown().await?;
+    Ok(())
+}
+
+async fn many_jobs_of_many_outcomes_come_to_their_ends(home: Home) -> HandlerResult {
+    let engine = home.open().await;
+    let worker = engine.worker().concurrency(20).handle(act).start().await?;
+    let quickly = Duration::from_millis(1);
+    let outcomes = [
+        Do::succeed(),
+        Do::FailTimes(1),
+        Do::FailForGood,
+        Do::Panic,
+        Do::SleepMs(3),
+        Do::SnoozeMs(5),
+        Do::Partial,
+    ];
+    let requests = (0..350).map(|number| {
+        job(outcomes[number % outcomes.len()].clone()).backoff(quickly, quickly).max_retries(1)
+    });
+    let ids = engine.enqueue_all(requests).await;
+    for id in ids {
+        engine.wait(id?.id).await?;
+    }
+    worker.shutdown().await?;
+    assert!(engine.store().open_jobs().await?.is_empty());
+    let held: u64 = engine.store().sessions().await?.iter().map(|session| session.held).sum();
+    assert_eq!(held, 0);
+    Ok(())
+}

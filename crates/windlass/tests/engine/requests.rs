@@ -47,7 +47,7 @@ async fn everything_that_is_said_is_kept() -> HandlerResult {
         ("orders", "order-1")
     );
     assert_eq!(spec.task_id.as_str(), "task-1");
-    assert_eq!(spec.tags.iter().map(|tag| tag.as_str()).collect::<Vec<_>>(), ["red", "green"]);
+    assert_eq!(spec.tags, ["red".parse()?, "green".parse()?]);
     assert!(spec.trace_id.as_str().starts_with("00-0af7"));
     let created = &engine.store().events(id).await?[0];
     assert_eq!(created.actor.to_string(), "user:ann");

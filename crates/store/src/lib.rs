@@ -7,6 +7,7 @@
 //!
 //! A backend only loads, saves, reads and wakes. What a commit does with the rows is in [`commit`], once.
 
+mod bell;
 pub mod check;
 pub mod commit;
 mod due;
@@ -26,6 +27,7 @@ pub mod sqlite;
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
+pub use bell::{Bell, Listener};
 pub use commit::{ClaimMany, Granted, Reply, Write};
 pub use error::{Error, Owner};
 pub use id_map::{IdMap, IdSet};
@@ -35,7 +37,6 @@ use read::{
     Pruned, SessionView, StoredFollowUp,
 };
 pub use rusqlite;
-use tokio::sync::watch;
 use windlass_kernel::{
     Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, TenantId, WorkerId,
 };
@@ -125,13 +126,13 @@ pub trait Store: Send + Sync {
     /// Begins a new incarnation: epochs jump ahead of all that were handed out before.
     fn raise_incarnation(&self) -> StoreFuture<'_, ()>;
 
-    /// Changes whenever jobs may have become ready: here, or on another node. A retry becomes ready because time
+    /// Rings whenever jobs may have become ready: here, or on another node. A retry becomes ready because time
     /// passes, which nobody tells: [`Store::due`] says when.
-    fn ready(&self) -> watch::Receiver<u64>;
+    fn ready(&self) -> Listener;
 
-    /// Changes whenever something has to be looked after earlier than the last [`Store::due`] said: an alarm or a
+    /// Rings whenever something has to be looked after earlier than the last [`Store::due`] said: an alarm or a
     /// retry was set, or something follows for another job. Other nodes tell those who wait there.
-    fn sooner(&self) -> watch::Receiver<u64>;
+    fn sooner(&self) -> Listener;
 
     /// What time has brought, in batches: jobs whose alarm rings, at most `max`, and when to look again. Of alarms
     /// of jobs and of leases that have run out, neither waits until there are no more of the other.

@@ -5,10 +5,9 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::watch;
 use windlass_kernel::{Job, Timestamp};
 
-use crate::{commit::Changes, job_row::timer_at, read::Due};
+use crate::{Bell, Listener, commit::Changes, job_row::timer_at, read::Due};
 
 /// What a commit brings.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +43,7 @@ impl News {
 /// Tells those who look after alarms that they have to look earlier than they know.
 pub(crate) struct Sooner {
     state: Mutex<State>,
-    told: watch::Sender<u64>,
+    told: Bell,
 }
 
 /// Times are in microseconds.
@@ -61,13 +60,13 @@ impl Default for Sooner {
     /// Nobody has looked, so everything is sooner.
     fn default() -> Self {
         let state = State { known: NEVER, meanwhile: NEVER, looks: 0 };
-        Self { state: Mutex::new(state), told: watch::Sender::new(0) }
+        Self { state: Mutex::new(state), told: Bell::default() }
     }
 }
 
 impl Sooner {
-    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
-        self.told.subscribe()
+    pub(crate) fn listen(&self) -> Listener {
+        self.told.listen()
     }
 
     /// A commit is durable that brings this.
@@ -81,14 +80,14 @@ impl Sooner {
         state.meanwhile = state.meanwhile.min(news.soonest);
         drop(state);
         if is_sooner || news.follows {
-            self.bump();
+            self.told.ring();
         }
     }
 
     /// Something was committed, and nobody knows what.
     #[cfg(feature = "postgres")]
     pub(crate) fn tell_anyway(&self) {
-        self.bump();
+        self.told.ring();
     }
 
     /// A look begins. To be called before anything is read.
@@ -103,10 +102,6 @@ impl Sooner {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn bump(&self) {
-        self.told.send_modify(|count| *count = count.wrapping_add(1));
     }
 }
 
@@ -126,7 +121,7 @@ impl Look<'_> {
         state.known = state.meanwhile.min(next);
         drop(state);
         if is_sooner {
-            self.sooner.bump();
+            self.sooner.told.ring();
         }
     }
 }
@@ -153,7 +148,7 @@ mod tests {
 
     /// How often it was told.
     fn told(sooner: &Sooner) -> u64 {
-        *sooner.told.borrow()
+        sooner.told.rings()
     }
 
     #[test]

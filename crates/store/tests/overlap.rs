@@ -121,7 +121,7 @@ fn a_commit_that_failed_wakes_nobody() {
     let later = write(enqueue(1, NewJob { scheduled_at: far, ..plain() }));
     let failed = test.runtime.block_on(test.store.commit(vec![poison(1), later].into()));
     assert_eq!(failed.unwrap_err().code(), "STORE_CONTRADICTION");
-    assert!(!ready.has_changed().unwrap() && !sooner.has_changed().unwrap());
+    assert!(!ready.is_rung() && !sooner.is_rung());
     let replies = test.commit(vec![write(enqueue(2, plain()))]);
-    assert!(replies[0].is_ok() && ready.has_changed().unwrap());
+    assert!(replies[0].is_ok() && ready.is_rung());
 }

@@ -346,6 +346,14 @@ impl Engine {
         }
     }
 
+    /// Ends it like a crash: what was accepted and is not written is lost, and nobody is told. For tests.
+    pub fn kill(self) {
+        // Whoever is just closing it ends the same things.
+        if let Ok(services) = self.inner.services.try_lock() {
+            services.iter().for_each(JoinHandle::abort);
+        }
+    }
+
     pub(crate) fn inner(&self) -> &Arc<Inner> {
         &self.inner
     }

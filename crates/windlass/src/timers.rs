@@ -18,7 +18,7 @@ use std::{
 
 use tokio::time::{Instant, sleep, sleep_until};
 use windlass_kernel::{Op, Retention, timer};
-use windlass_store::{Error, Write, read::Due};
+use windlass_store::{Error, Listener, Write, read::Due};
 
 use crate::engine::Inner;
 
@@ -45,6 +45,9 @@ impl Default for Config {
         }
     }
 }
+
+/// Two looks are at least so far apart: on a quiet store each claim is told, for its lease is the first to end.
+const AT_LEAST: Duration = Duration::from_millis(2);
 
 /// Looks after timers and recovery. It does nothing until [`run`](Timers::run) is polled.
 pub(crate) struct Timers {
@@ -74,7 +77,7 @@ impl Timers {
         let mut prune_at = Instant::now() + self.config.prune_every;
         loop {
             // What is set from here on is heard of again.
-            sooner.borrow_and_update();
+            sooner.mark_heard();
             let Some(engine) = self.engine.upgrade() else { return };
             let now = Instant::now();
             let looked = look(&engine, self.config.batch_max).await;
@@ -95,9 +98,7 @@ impl Timers {
                 continue;
             }
             let look_at = now + next.unwrap_or(Duration::MAX).min(self.config.look_every);
-            if !self.wait(look_at, now, next_retry, &mut sooner).await {
-                return;
-            }
+            self.wait(look_at, now, next_retry, &mut sooner).await;
         }
     }
 
@@ -107,19 +108,18 @@ impl Timers {
         look_at: Instant,
         now: Instant,
         next_retry: Option<Duration>,
-        sooner: &mut tokio::sync::watch::Receiver<u64>,
-    ) -> bool {
+        sooner: &mut Listener,
+    ) {
         let retry_at = next_retry.map(|wait| now + wait).filter(|at| *at <= look_at);
         tokio::select! {
             biased;
-            changed = sooner.changed() => changed.is_ok(),
+            () = sooner.rung() => sleep(AT_LEAST).await,
             () = sleep_until(retry_at.unwrap_or(look_at)) => {
                 if retry_at.is_some()
                     && let Some(engine) = self.engine.upgrade()
                 {
-                    engine.local.tell_retry_due();
+                    engine.local.retry_due.ring();
                 }
-                true
             }
         }
     }

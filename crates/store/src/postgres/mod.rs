@@ -41,7 +41,7 @@ use std::{
 };
 
 use deadpool_postgres::ClientWrapper;
-use tokio::{sync::watch, time::timeout};
+use tokio::time::timeout;
 pub use tokio_postgres;
 use windlass_kernel::{
     Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, TenantId, Timestamp,
@@ -63,7 +63,7 @@ use self::{
     work::Held,
 };
 use crate::{
-    Error, Overlap, Replies, Store, StoreFuture, Write,
+    Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
     news::Sooner,
     read::{
         Cursor, Due, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
@@ -339,12 +339,12 @@ impl Store for Postgres {
         })
     }
 
-    fn ready(&self) -> watch::Receiver<u64> {
-        self.inner.wake.subscribe()
+    fn ready(&self) -> Listener {
+        self.inner.wake.listen()
     }
 
-    fn sooner(&self) -> watch::Receiver<u64> {
-        self.inner.sooner.subscribe()
+    fn sooner(&self) -> Listener {
+        self.inner.sooner.listen()
     }
 
     fn due(&self, max: usize) -> StoreFuture<'_, Due> {

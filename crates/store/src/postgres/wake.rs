@@ -17,7 +17,7 @@ use std::{
 
 use deadpool_postgres::ClientWrapper;
 use tokio::{
-    sync::{Notify, watch},
+    sync::Notify,
     task::JoinHandle,
     time::{Instant, MissedTickBehavior, interval, sleep},
 };
@@ -31,11 +31,11 @@ use super::{
     pool::Connector,
     presence,
 };
-use crate::Error;
+use crate::{Bell, Error, Listener};
 
 /// Tells and hears that jobs may be ready.
 pub(super) struct Wake {
-    ready: watch::Sender<u64>,
+    ready: Bell,
     untold: Notify,
     look_around: Notify,
     /// Does any other node listen, as of the last look?
@@ -60,7 +60,7 @@ const CLEAR: Duration = Duration::from_secs(60);
 impl Wake {
     pub(super) fn new(options: &Options, connector: Connector) -> Self {
         Self {
-            ready: watch::Sender::new(0),
+            ready: Bell::default(),
             untold: Notify::new(),
             look_around: Notify::new(),
             has_others: AtomicBool::new(true),
@@ -70,8 +70,8 @@ impl Wake {
         }
     }
 
-    pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
-        self.ready.subscribe()
+    pub(super) fn listen(&self) -> Listener {
+        self.ready.listen()
     }
 
     /// Jobs became ready here.
@@ -96,7 +96,7 @@ impl Wake {
     }
 
     fn bump(&self) {
-        self.ready.send_modify(|count| *count = count.wrapping_add(1));
+        self.ready.ring();
     }
 }
 

@@ -43,7 +43,6 @@ mod writer_thread;
 use std::{path::PathBuf, sync::Arc};
 
 use rusqlite::{Connection, ErrorCode, ffi};
-use tokio::sync::watch;
 use windlass_kernel::{
     Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, TenantId, Timestamp,
     WorkerId,
@@ -64,7 +63,7 @@ use self::{
     readers::Readers, wait::Wait, wake::Watch, writer_thread::WriterThread,
 };
 use crate::{
-    Error, Overlap, Replies, Store, StoreFuture, Write,
+    Bell, Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
     news::{News, Sooner},
     read::{
         Cursor, Due, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
@@ -105,7 +104,7 @@ pub struct Sqlite {
 /// What those who wait hear of commits.
 #[derive(Default)]
 struct Bells {
-    ready: watch::Sender<u64>,
+    ready: Bell,
     sooner: Sooner,
 }
 
@@ -113,7 +112,7 @@ impl Bells {
     /// A commit is durable that brings this.
     fn ring(&self, news: &News) {
         if news.is_ready {
-            self.ready.send_modify(|count| *count = count.wrapping_add(1));
+            self.ready.ring();
         }
         self.sooner.tell(news);
     }
@@ -275,12 +274,12 @@ impl Store for Sqlite {
         Box::pin(self.writer.raise_incarnation())
     }
 
-    fn ready(&self) -> watch::Receiver<u64> {
-        self.bells.ready.subscribe()
+    fn ready(&self) -> Listener {
+        self.bells.ready.listen()
     }
 
-    fn sooner(&self) -> watch::Receiver<u64> {
-        self.bells.sooner.subscribe()
+    fn sooner(&self) -> Listener {
+        self.bells.sooner.listen()
     }
 
     fn due(&self, max: usize) -> StoreFuture<'_, Due> {

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use tokio::sync::watch;
 use windlass_kernel::{
     By, JobId, Op,
     ids::CorrelationKey,
     job::{Wait, WaitOn},
     ops::{NewJob, Release, RetryNow, WaitFor, Wake, WakeBy},
 };
+use windlass_store::Listener;
 
 use crate::common::{
     Backend, TestStore, enqueue, failed_for_now, person, plain, settle, succeeded, worker,
@@ -21,9 +21,9 @@ for_each_backend!(
 );
 
 /// Was there news since this was last asked?
-fn is_told(ready: &mut watch::Receiver<u64>) -> bool {
-    let told = ready.has_changed().unwrap();
-    ready.mark_unchanged();
+fn is_told(ready: &mut Listener) -> bool {
+    let told = ready.is_rung();
+    ready.mark_heard();
     told
 }
 
@@ -31,7 +31,7 @@ fn what_makes_a_job_ready_is_told(backend: Backend) {
     let test = TestStore::new(backend);
     let mut ready = test.store.ready();
     let mut check = |what: &str, op: Op| {
-        ready.mark_unchanged();
+        ready.mark_heard();
         test.op(op).unwrap();
         assert!(is_told(&mut ready), "{what} was not told");
     };
@@ -58,7 +58,7 @@ fn what_makes_no_job_ready_is_not_told(backend: Backend) {
     // not told for this.
     let mut check = |what: &str, act: &dyn Fn(u128)| {
         let untold = (1..=10).any(|round| {
-            ready.mark_unchanged();
+            ready.mark_heard();
             act(round);
             !is_told(&mut ready)
         });

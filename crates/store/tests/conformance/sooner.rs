@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use tokio::sync::watch;
 use windlass_kernel::{
     By, JobId, Timestamp,
     job::{Wait, WaitOn},
     ops::{NewJob, WaitFor},
 };
-use windlass_store::{ClaimMany, Write};
+use windlass_store::{ClaimMany, Listener, Write};
 
 use crate::common::{
     Backend, TestStore, enqueue, failed_for_now, plain, settle, succeeded, wanted, worker,
@@ -26,7 +25,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Whoever looks after alarms.
 struct Watcher<'a> {
     test: &'a TestStore,
-    sooner: watch::Receiver<u64>,
+    sooner: Listener,
 }
 
 impl<'a> Watcher<'a> {
@@ -37,19 +36,19 @@ impl<'a> Watcher<'a> {
     /// Looks, and says when it will look again.
     fn look(&mut self) -> Option<Timestamp> {
         let due = self.test.wait(self.test.store.due(100));
-        self.sooner.mark_unchanged();
+        self.sooner.mark_heard();
         [due.next_at, due.next_retry_at].into_iter().flatten().min()
     }
 
     #[track_caller]
     fn is_told(&mut self) {
-        assert!(self.sooner.has_changed().unwrap(), "it was not told");
-        self.sooner.mark_unchanged();
+        assert!(self.sooner.is_rung(), "it was not told");
+        self.sooner.mark_heard();
     }
 
     #[track_caller]
     fn is_not_told(&mut self) {
-        assert!(!self.sooner.has_changed().unwrap(), "it was told");
+        assert!(!self.sooner.is_rung(), "it was told");
     }
 }
 

@@ -5,23 +5,17 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use tokio::sync::watch;
 use windlass_kernel::{Answer, Epoch, JobId, State};
+use windlass_store::Bell;
 
 use crate::worker::Executions;
 
 /// The workers of this process.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Local {
     workers: Mutex<Vec<Weak<Executions>>>,
-    /// Changes when a retry has become due: time alone makes it ready, so no commit tells of it.
-    pub(crate) retry_due: watch::Sender<u64>,
-}
-
-impl Default for Local {
-    fn default() -> Self {
-        Self { workers: Mutex::default(), retry_due: watch::Sender::new(0) }
-    }
+    /// Rings when a retry has become due: time alone makes it ready, so no commit tells of it.
+    pub(crate) retry_due: Bell,
 }
 
 impl Local {
@@ -52,11 +46,6 @@ impl Local {
         for worker in self.workers().iter().filter_map(Weak::upgrade) {
             worker.lose(job_id, epoch);
         }
-    }
-
-    /// A retry has become due.
-    pub(crate) fn tell_retry_due(&self) {
-        self.retry_due.send_modify(|count| *count = count.wrapping_add(1));
     }
 
     fn workers(&self) -> MutexGuard<'_, Vec<Weak<Executions>>> {

@@ -105,7 +105,7 @@ async fn claim_all(
     mut orders: watch::Receiver<Orders>,
 ) -> Result<Option<Duration>, Error> {
     let store = &shared.inner().store;
-    let (mut ready, mut retry_due) = (store.ready(), shared.inner().local.retry_due.subscribe());
+    let (mut ready, mut retry_due) = (store.ready(), shared.inner().local.retry_due.listen());
     // May there be jobs that this worker has not heard of?
     let mut hungry = true;
     let mut again = CLAIM_AGAIN;
@@ -120,8 +120,8 @@ async fn claim_all(
         if hungry && let Some((max, start)) = shared.executions.wanted() {
             let max = max.min(CLAIM_MAX);
             // What becomes ready from here on is heard of again.
-            ready.borrow_and_update();
-            retry_due.borrow_and_update();
+            ready.mark_heard();
+            retry_due.mark_heard();
             let sent = Instant::now();
             match claim(shared, max, start).await {
                 Ok(leases) => {
@@ -154,8 +154,8 @@ async fn claim_all(
                 return Ok(None);
             },
             () = shared.executions.changed() => {}
-            _ = ready.changed() => hungry = true,
-            _ = retry_due.changed() => hungry = true,
+            () = ready.rung() => hungry = true,
+            () = retry_due.rung() => hungry = true,
             () = sleep(shared.poll) => hungry = true,
         }
     }

@@ -5,12 +5,11 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use tokio::sync::watch;
 use windlass_kernel::{
     Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, TenantId, WorkerId,
 };
 use windlass_store::{
-    Overlap, Replies, Store, StoreFuture, Write,
+    Listener, Overlap, Replies, Store, StoreFuture, Write,
     read::{
         Cursor, Due, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
         Pruned, SessionView, StoredFollowUp,
@@ -113,11 +112,11 @@ impl Store for Counted {
         self.store.raise_incarnation()
     }
 
-    fn ready(&self) -> watch::Receiver<u64> {
+    fn ready(&self) -> Listener {
         self.store.ready()
     }
 
-    fn sooner(&self) -> watch::Receiver<u64> {
+    fn sooner(&self) -> Listener {
         self.store.sooner()
     }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use tokio::{
-    sync::{Semaphore, oneshot, watch},
+    sync::{Semaphore, oneshot},
     task::JoinHandle,
 };
 use windlass_kernel::{
@@ -18,7 +18,7 @@ use windlass_kernel::{
     ops::{Cancel, Enqueue, NewJob, Outcome, Requeue, Settle},
 };
 use windlass_store::{
-    Error, Overlap, Replies, Reply, Store, StoreFuture, Write,
+    Bell, Error, Listener, Overlap, Replies, Reply, Store, StoreFuture, Write,
     read::{
         Cursor, Due, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
         Pruned, SessionView, StoredFollowUp,
@@ -203,10 +203,10 @@ impl Store for Fake {
     fn raise_incarnation(&self) -> StoreFuture<'_, ()> {
         unasked()
     }
-    fn ready(&self) -> watch::Receiver<u64> {
+    fn ready(&self) -> Listener {
         never()
     }
-    fn sooner(&self) -> watch::Receiver<u64> {
+    fn sooner(&self) -> Listener {
         never()
     }
     fn due(&self, _: usize) -> StoreFuture<'_, Due> {
@@ -236,8 +236,8 @@ impl Store for Fake {
 }
 
 /// Nobody will ever be told anything.
-fn never() -> watch::Receiver<u64> {
-    watch::channel(0).1
+fn never() -> Listener {
+    Bell::default().listen()
 }
 
 fn unasked<T>() -> StoreFuture<'static, T> {

@@ -1,0 +1,155 @@
+//! The line from a node to the store: it takes time, it is cut, and it loses answers.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::time::sleep;
+use windlass_kernel::{
+    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, TenantId, WorkerId,
+};
+use windlass_store::{
+    Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
+    read::{
+        Cursor, Due, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
+        Pruned, SessionView, StoredFollowUp,
+    },
+    sqlite::Sqlite,
+};
+
+use crate::chance::Chance;
+
+/// How a line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Weather {
+    Fine,
+    /// Nothing gets through.
+    Cut,
+    /// What is sent arrives, and some answers do not.
+    LosesAnswers,
+}
+
+/// A line to the store, which the store's other lines know nothing of.
+pub(crate) struct Line {
+    store: Arc<Sqlite>,
+    chance: Chance,
+    weather: Mutex<Weather>,
+    lost_answers: AtomicU64,
+    /// Workers that are proven dead, for all lines.
+    dead: Arc<Mutex<BTreeSet<WorkerId>>>,
+}
+
+impl Line {
+    pub(crate) fn new(
+        store: Arc<Sqlite>,
+        chance: Chance,
+        dead: Arc<Mutex<BTreeSet<WorkerId>>>,
+    ) -> Self {
+        let (weather, lost_answers) = (Mutex::new(Weather::Fine), AtomicU64::new(0));
+        Self { store, chance, weather, lost_answers, dead }
+    }
+
+    pub(crate) fn set(&self, weather: Weather) {
+        *self.weather.lock().unwrap() = weather;
+    }
+
+    pub(crate) fn lost_answers(&self) -> u64 {
+        self.lost_answers.load(Ordering::SeqCst)
+    }
+
+    fn weather(&self) -> Weather {
+        *self.weather.lock().unwrap()
+    }
+
+    /// There and back, if it can be reached.
+    async fn over<T>(&self, call: StoreFuture<'_, T>) -> Result<T, Error> {
+        sleep(Duration::from_micros(self.chance.below(3_000))).await;
+        if self.weather() == Weather::Cut {
+            sleep(self.chance.ms(10, 2_000)).await;
+            return Err(Error::Unavailable("the line is cut".into()));
+        }
+        let answer = call.await;
+        sleep(Duration::from_micros(self.chance.below(1_000))).await;
+        answer
+    }
+}
+
+/// What only reads, or may be done twice.
+macro_rules! over {
+    ($($name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
+        $(fn $name(&self, $($arg: $type),*) -> StoreFuture<'_, $answer> {
+            Box::pin(self.over(self.store.$name($($arg),*)))
+        })*
+    };
+}
+
+impl Store for Line {
+    fn overlap(&self) -> Overlap {
+        self.store.overlap()
+    }
+
+    fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {
+        Box::pin(async move {
+            let replies = self.over(self.store.commit(writes)).await?;
+            if self.weather() == Weather::LosesAnswers && self.chance.percent(30) {
+                self.lost_answers.fetch_add(1, Ordering::SeqCst);
+                sleep(self.chance.ms(10, 2_000)).await;
+                return Err(Error::Ambiguous("the answer was lost".into()));
+            }
+            Ok(replies)
+        })
+    }
+
+    over! {
+        job(id: JobId) -> Option<Job>;
+        payload(id: JobId) -> Option<String>;
+        outputs(id: JobId) -> Vec<Output>;
+        events(id: JobId) -> Vec<Event>;
+        attempts(id: JobId) -> Vec<Attempt>;
+        letter(id: DlqId) -> Option<DeadLetter>;
+        approvals(id: DlqId) -> Vec<Approval>;
+        open_jobs() -> Vec<Job>;
+        jobs(filter: JobFilter, cursor: Cursor) -> Page<Job>;
+        letters(filter: LetterFilter, cursor: Cursor) -> Page<DeadLetter>;
+        sessions() -> Vec<SessionView>;
+        oldest_ready() -> Vec<OldestReady>;
+        feed(after: u64, rows: u32) -> Vec<FeedEvent>;
+        inbox_result(id: JobId) -> Option<InboxResult>;
+        prune(retention: Retention, max: usize) -> Pruned;
+        counts() -> Vec<(String, String, u64)>;
+        raise_incarnation() -> ();
+        due(max: usize) -> Due;
+        follow_ups(max: usize) -> Vec<StoredFollowUp>;
+        open_children(tenant: &TenantId, parent: JobId, max: usize) -> Vec<JobId>;
+        vouch(worker: &WorkerId) -> ();
+        held_by(worker: &WorkerId, max: usize) -> Vec<(TenantId, JobId, u64)>;
+        health() -> ();
+    }
+
+    fn ready(&self) -> Listener {
+        self.store.ready()
+    }
+
+    fn sooner(&self) -> Listener {
+        self.store.sooner()
+    }
+
+    fn stop_vouching(&self, worker: &WorkerId) -> StoreFuture<'_, ()> {
+        let worker = worker.clone();
+        Box::pin(async move {
+            self.over(self.store.stop_vouching(&worker)).await?;
+            self.dead.lock().unwrap().remove(&worker);
+            Ok(())
+        })
+    }
+
+    fn dead_workers(&self) -> StoreFuture<'_, Vec<WorkerId>> {
+        let dead: Vec<WorkerId> = self.dead.lock().unwrap().iter().cloned().collect();
+        Box::pin(self.over(Box::pin(async move { Ok(dead) })))
+    }
+}

@@ -130,7 +130,8 @@ pub trait Store: Send + Sync {
     fn ready(&self) -> watch::Receiver<u64>;
 
     /// Changes whenever something has to be looked after earlier than the last [`Store::due`] said: an alarm or a
-    /// retry was set, or something follows for another job. Other nodes tell those who wait there.
+    /// retry was set, or something follows for another job. Other nodes tell those who wait there. Whoever has it
+    /// before its first look, and looks each time it changes, misses nothing that is committed here.
     fn sooner(&self) -> watch::Receiver<u64>;
 
     /// What time has brought, in batches: jobs whose alarm rings, at most `max`, and when to look again. Of alarms

@@ -11,8 +11,7 @@ pub(crate) type Ring = (Timestamp, DueJob);
 pub(crate) struct Found {
     /// What time it is.
     pub(crate) now: Timestamp,
-    /// Alarms of jobs that ring, longest first. As many as may be given back, if there
-    /// are so many.
+    /// Alarms of jobs that ring, longest first: as many as may be given back, if there are so many.
     pub(crate) timers: Vec<Ring>,
     /// The same of leases that have run out, in any order.
     pub(crate) leases: Vec<Ring>,

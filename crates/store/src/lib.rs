@@ -131,7 +131,8 @@ pub trait Store: Send + Sync {
     fn ready(&self) -> Listener;
 
     /// Rings whenever something has to be looked after earlier than the last [`Store::due`] said: an alarm or a
-    /// retry was set, or something follows for another job. Other nodes tell those who wait there.
+    /// retry was set, or something follows for another job. Other nodes tell those who wait there. Whoever listens
+    /// before its first look, and looks each time it rings, misses nothing that is committed here.
     fn sooner(&self) -> Listener;
 
     /// What time has brought, in batches: jobs whose alarm rings, at most `max`, and when to look again. Of alarms

@@ -70,5 +70,5 @@ pub use windlass_store::postgres::tokio_postgres;
 pub use windlass_store::{rusqlite, sqlite::EnqueueInError};
 pub use worker::{
     BoxError, BoxFuture, Context, Fence, Handler, HandlerResult, IntoOutcome, Middleware, Next,
-    Outcome, Stop, Worker, WorkerBuilder,
+    Outcome, Report, Stop, Worker, WorkerBuilder,
 };

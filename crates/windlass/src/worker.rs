@@ -17,11 +17,13 @@ mod middleware;
 mod outcome;
 mod renew;
 mod run;
+mod signal;
 
 pub(crate) use self::executions::Executions;
 pub use self::{
     builder::{Worker, WorkerBuilder},
     context::{Context, Fence, Stop},
+    execute::Report,
     handler::Handler,
     middleware::{Middleware, Next},
     outcome::{BoxError, HandlerResult, IntoOutcome, Outcome},

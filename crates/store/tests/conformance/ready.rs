@@ -92,8 +92,8 @@ fn a_job_of_the_inbox_is_told_when_it_is_promoted(backend: Backend) {
     // something before.
     test.runtime.block_on(async {
         loop {
-            let told = tokio::time::timeout(Duration::from_secs(30), ready.changed());
-            told.await.expect("it is told").unwrap();
+            let told = tokio::time::timeout(Duration::from_secs(30), ready.rung());
+            told.await.expect("it is told");
             if !test.store.counts().await.unwrap().is_empty() {
                 return;
             }

@@ -7,6 +7,7 @@ use tokio::{sync::watch, task::JoinHandle};
 use windlass_kernel::{Kind, Queue, Refusal, WorkerId, ops::NewJob};
 
 use super::{
+    execute::{Observer, Report},
     executions::{Executions, Slots},
     handler::{AnyHandler, Handler, erase},
     middleware::Middleware,
@@ -40,6 +41,7 @@ pub struct WorkerBuilder<S = ()> {
     handlers: BTreeMap<Kind, AnyHandler>,
     refused: Option<Error>,
     layers: Vec<Arc<dyn Middleware>>,
+    observer: Option<Observer>,
     concurrency: usize,
     ahead_max: Option<usize>,
     lease: Duration,
@@ -58,6 +60,7 @@ impl WorkerBuilder {
             handlers: BTreeMap::new(),
             refused: None,
             layers: Vec::new(),
+            observer: None,
             concurrency: 16,
             ahead_max: None,
             lease: Duration::from_secs(30),
@@ -77,6 +80,7 @@ impl WorkerBuilder {
             handlers: self.handlers,
             refused: self.refused,
             layers: self.layers,
+            observer: self.observer,
             concurrency: self.concurrency,
             ahead_max: self.ahead_max,
             lease: self.lease,
@@ -122,6 +126,12 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     /// Runs around every handler. The first one is the outermost.
     pub fn layer(mut self, middleware: impl Middleware) -> Self {
         self.layers.push(Arc::new(middleware));
+        self
+    }
+
+    /// Hears of each execution that has ended, for figures. It is called between executions, so it must be quick.
+    pub fn observe(mut self, observer: impl Fn(&Report<'_>) + Send + Sync + 'static) -> Self {
+        self.observer = Some(Arc::new(observer));
         self
     }
 
@@ -232,6 +242,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
             handlers: self.handlers,
             layers: self.layers.into(),
             executions: Arc::new(Executions::new(slots)),
+            observer: self.observer,
             lease: self.lease,
             renew_every,
             poll: self.poll,

@@ -2,13 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::sync::watch;
 use windlass_kernel::{
     Epoch, Job, JobId, Kind, Op, Queue, TenantId, TraceId, WorkerId, job::Wakeup, ops::Renew,
 };
 use windlass_store::{Reply, Write};
 
-use super::executions::Signal;
+use super::signal::{Signal, Signals};
 use crate::{Engine, Error, SubmitError};
 
 /// What a handler knows about its job. Clones are cheap and are the same context.
@@ -23,7 +22,7 @@ struct Inner {
     engine: Engine,
     worker: WorkerId,
     lease: Duration,
-    signal: watch::Receiver<Signal>,
+    signals: Signals,
 }
 
 /// Why a handler should come to its end soon.
@@ -62,9 +61,9 @@ impl Context {
         engine: Engine,
         worker: WorkerId,
         lease: Duration,
-        signal: watch::Receiver<Signal>,
+        signals: Signals,
     ) -> Self {
-        Self { inner: Arc::new(Inner { job, engine, worker, lease, signal }) }
+        Self { inner: Arc::new(Inner { job, engine, worker, lease, signals }) }
     }
 
     /// The job as it was when it was claimed.
@@ -150,17 +149,13 @@ impl Context {
 
     /// Why the handler should come to its end soon; none, if it may go on.
     pub fn stop(&self) -> Option<Stop> {
-        self.inner.signal.borrow().stop()
+        self.inner.signals.get().stop()
     }
 
     /// Waits until the handler should come to its end soon, and says why.
     pub async fn stopped(&self) -> Stop {
-        let mut signal = self.inner.signal.clone();
-        match signal.wait_for(|signal| signal.stop().is_some()).await {
-            Ok(signal) => signal.stop().expect("it was waited for"),
-            // The worker is gone, and with it the lease.
-            Err(_) => Stop::LeaseLost,
-        }
+        let signal = self.inner.signals.at_least(Signal::Shutdown).await;
+        signal.stop().expect("it was waited for")
     }
 
     /// A sign of life, for a job with a heartbeat time-out. It fails if the lease is lost: then stop.

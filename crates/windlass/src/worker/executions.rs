@@ -8,35 +8,11 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    sync::{Notify, watch},
-    time::Instant,
-};
+use tokio::{sync::Notify, time::Instant};
 use windlass_kernel::{Epoch, JobId};
 use windlass_store::{Granted, IdMap, IdSet};
 
-use super::context::Stop;
-
-/// What an execution is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Signal {
-    /// Go on.
-    Go,
-    /// Come to an end.
-    Stop(Stop),
-    /// The grace period is over: it is dropped, and its job given back.
-    Abandon,
-}
-
-impl Signal {
-    pub(super) fn stop(self) -> Option<Stop> {
-        match self {
-            Signal::Go => None,
-            Signal::Stop(stop) => Some(stop),
-            Signal::Abandon => Some(Stop::Shutdown),
-        }
-    }
-}
+use super::signal::{Signal, Signals};
 
 /// How much a worker does at once.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +23,17 @@ pub(super) struct Slots {
     pub(super) ahead_max: usize,
     /// How many reports are on their way at the most: the store is slower than the handlers.
     pub(super) reports_max: usize,
+}
+
+/// What a worker wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// So many jobs; and are they to be started at once?
+    Jobs(usize, bool),
+    /// Some, when there is a little more room, which will be soon.
+    MoreRoom,
+    /// All is taken.
+    Nothing,
 }
 
 /// What a worker has in hand.
@@ -65,6 +52,8 @@ struct State {
     running: usize,
     reporting: usize,
     grants: u64,
+    /// Does somebody want to know when there is room?
+    calls: bool,
     /// Until when the last renewal keeps all leases of before it.
     renewed: Option<(u64, Instant)>,
     pace: Pace,
@@ -74,9 +63,11 @@ struct State {
 struct Execution {
     epoch: Epoch,
     phase: Phase,
-    signal: watch::Sender<Signal>,
+    signals: Signals,
     /// Its place among the grants: a renewal that was sent before it says nothing about it.
     grant: u64,
+    /// When its claim was called.
+    claimed_at: Instant,
     /// When its own lease runs out, if no renewal keeps it.
     until: Instant,
 }
@@ -103,13 +94,23 @@ const SOON: Duration = Duration::from_millis(100);
 
 impl Pace {
     fn note(&mut self, now: Instant) {
+        self.turn(now);
+        self.ended += 1;
+    }
+
+    /// How many jobs are likely to end soon.
+    fn soon(&mut self, now: Instant) -> usize {
+        self.turn(now);
+        self.before
+    }
+
+    fn turn(&mut self, now: Instant) {
         let began = *self.began.get_or_insert(now);
         if now - began >= SOON {
             let is_next = now - began < SOON * 2;
             self.before = if is_next { self.ended } else { 0 };
             (self.began, self.ended) = (Some(now), 0);
         }
-        self.ended += 1;
     }
 }
 
@@ -118,44 +119,61 @@ impl Executions {
         Self { slots, state: Mutex::default(), changed: Notify::new() }
     }
 
-    /// How many jobs to claim, and whether to start them at once; none, if all is taken.
-    pub(super) fn wanted(&self) -> Option<(usize, bool)> {
-        let state = self.state();
+    /// How many jobs to claim, and whether to start them at once.
+    pub(super) fn wanted(&self, now: Instant) -> Wanted {
+        let mut state = self.state();
         let Slots { concurrency, ahead_max, reports_max } = self.slots;
+        let soon = state.pace.soon(now);
+        state.calls = true;
         if state.reporting >= reports_max {
-            return None;
+            return Wanted::Nothing;
         }
         let free = concurrency.saturating_sub(state.running + state.queue.len());
         if free > 0 {
-            return Some((free, true));
+            // Where many end at about the same time, few at a time would be many claims.
+            let many = (soon / 20).clamp(1, concurrency.div_ceil(2));
+            return if free >= many { Wanted::Jobs(free, true) } else { Wanted::MoreRoom };
         }
-        let ahead = state.pace.before.min(ahead_max);
+        let ahead = soon.min(ahead_max);
         let room = ahead.saturating_sub(state.queue.len());
-        // Few at a time would be many claims.
-        (room > 0 && room >= ahead / 2).then_some((room, false))
+        if room > 0 && room >= ahead / 2 { Wanted::Jobs(room, false) } else { Wanted::Nothing }
+    }
+
+    /// Nobody waits for room until [`Executions::wanted`] is asked again: those who make some need not tell.
+    pub(super) fn rest(&self) {
+        let mut state = self.state();
+        state.calls = !state.queue.is_empty();
     }
 
     /// A job was granted that is started, and runs from now on; or that waits in the local queue.
     ///
     /// If the same job is here under an older epoch, that execution has lost its lease.
-    pub(super) fn add(&self, granted: &Granted, started: bool, until: Instant) -> Signals {
-        let (signal, told) = watch::channel(Signal::Go);
+    pub(super) fn add(
+        &self,
+        granted: &Granted,
+        started: bool,
+        claimed_at: Instant,
+        lease: Duration,
+    ) -> Signals {
+        let signals = Signals::default();
         let (job_id, epoch) = (granted.job.id, granted.job.epoch);
         let mut state = self.state();
         let grant = state.grants;
         state.grants += 1;
         let phase = if started { Phase::Runs } else { Phase::Waits };
-        let execution = Execution { epoch, phase, signal, grant, until };
+        let until = claimed_at + lease;
+        let execution =
+            Execution { epoch, phase, signals: signals.clone(), grant, claimed_at, until };
         if let Some(old) = state.by_job.insert(job_id, execution) {
             state.forget(&old);
-            raise(&old.signal, Signal::Stop(Stop::LeaseLost));
+            old.signals.raise(Signal::LeaseLost);
         }
         if started {
             state.running += 1;
         } else {
             state.queue.push_back(granted.clone());
         }
-        told
+        signals
     }
 
     /// The next job of the local queue, if a slot is free: it takes the slot.
@@ -171,9 +189,9 @@ impl Executions {
                 continue;
             }
             execution.phase = Phase::Runs;
-            let told = execution.signal.subscribe();
+            let signals = execution.signals.clone();
             state.running += 1;
-            return Some((granted, told));
+            return Some((granted, signals));
         }
         None
     }
@@ -185,7 +203,6 @@ impl Executions {
         for granted in &queue {
             state.by_job.remove(&granted.job.id);
         }
-        self.changed.notify_one();
         queue.into()
     }
 
@@ -200,21 +217,18 @@ impl Executions {
         execution.phase = Phase::Reports;
         state.running -= 1;
         state.reporting += 1;
-        drop(state);
-        self.changed.notify_one();
+        self.tell(state);
         true
     }
 
-    /// It is over.
-    pub(super) fn end(&self, job_id: JobId, epoch: Epoch) {
+    /// It is over. It gives back when it was claimed, if it was not lost before.
+    pub(super) fn end(&self, job_id: JobId, epoch: Epoch) -> Option<Instant> {
         let mut state = self.state();
-        if state.by_job.get(&job_id).is_some_and(|execution| execution.epoch == epoch)
-            && let Some(execution) = state.by_job.remove(&job_id)
-        {
-            state.forget(&execution);
-            drop(state);
-            self.changed.notify_one();
-        }
+        state.by_job.get(&job_id).filter(|execution| execution.epoch == epoch)?;
+        let execution = state.by_job.remove(&job_id)?;
+        state.forget(&execution);
+        self.tell(state);
+        Some(execution.claimed_at)
     }
 
     /// Someone wants this execution to be cancelled.
@@ -222,7 +236,7 @@ impl Executions {
         if let Some(execution) = self.state().by_job.get(&job_id)
             && execution.epoch == epoch
         {
-            raise(&execution.signal, Signal::Stop(Stop::Cancelled));
+            execution.signals.raise(Signal::Cancelled);
         }
     }
 
@@ -234,8 +248,7 @@ impl Executions {
             return;
         }
         state.lose(job_id);
-        drop(state);
-        self.changed.notify_one();
+        self.tell(state);
     }
 
     /// What a renewal that is sent now can speak of.
@@ -250,7 +263,7 @@ impl Executions {
         state.renewed = Some((grants, until));
         for job_id in cancelled {
             if let Some(execution) = state.by_job.get(job_id) {
-                raise(&execution.signal, Signal::Stop(Stop::Cancelled));
+                execution.signals.raise(Signal::Cancelled);
             }
         }
         let is_lost = |(job_id, it): (&JobId, &Execution)| {
@@ -287,7 +300,7 @@ impl Executions {
     /// Tells all that run.
     pub(super) fn tell_all(&self, signal: Signal) {
         for execution in self.state().by_job.values() {
-            raise(&execution.signal, signal);
+            execution.signals.raise(signal);
         }
     }
 
@@ -300,8 +313,13 @@ impl Executions {
         for job_id in lost {
             state.lose(*job_id);
         }
+        self.tell(state);
+    }
+
+    fn tell(&self, state: MutexGuard<'_, State>) {
+        let calls = state.calls;
         drop(state);
-        if !lost.is_empty() {
+        if calls {
             self.changed.notify_one();
         }
     }
@@ -310,9 +328,6 @@ impl Executions {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
-
-/// How an execution hears what it is told.
-pub(super) type Signals = watch::Receiver<Signal>;
 
 impl State {
     fn until(&self, execution: &Execution) -> Instant {
@@ -326,7 +341,7 @@ impl State {
     fn lose(&mut self, job_id: JobId) {
         if let Some(execution) = self.by_job.remove(&job_id) {
             self.forget(&execution);
-            raise(&execution.signal, Signal::Stop(Stop::LeaseLost));
+            execution.signals.raise(Signal::LeaseLost);
         }
     }
 
@@ -338,15 +353,4 @@ impl State {
             Phase::Reports => self.reporting -= 1,
         }
     }
-}
-
-/// Tells an execution something that is more urgent than what it was told before.
-fn raise(signal: &watch::Sender<Signal>, to: Signal) {
-    signal.send_if_modified(|now| {
-        let is_more = *now < to;
-        if is_more {
-            *now = to;
-        }
-        is_more
-    });
 }

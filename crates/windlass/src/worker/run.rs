@@ -11,12 +11,12 @@ use windlass_kernel::{By, Jitter, Kind, Op, Queue, TenantId, WorkerId, ops::Rele
 use windlass_store::{ClaimMany, Granted, Reply, Write};
 
 use super::{
-    context::Stop,
-    execute::execute,
-    executions::{Executions, Signal},
+    execute::{Observer, execute},
+    executions::{Executions, Wanted},
     handler::AnyHandler,
     middleware::Middleware,
     renew::renew,
+    signal::Signal,
 };
 use crate::{Engine, Error, SubmitError, engine};
 
@@ -28,6 +28,7 @@ pub(super) struct Shared {
     pub(super) handlers: BTreeMap<Kind, AnyHandler>,
     pub(super) layers: Arc<[Arc<dyn Middleware>]>,
     pub(super) executions: Arc<Executions>,
+    pub(super) observer: Option<Observer>,
     pub(super) lease: Duration,
     pub(super) renew_every: Duration,
     pub(super) poll: Duration,
@@ -50,6 +51,8 @@ const CLAIM_MAX: usize = 1_000;
 /// How long to wait before the next claim after one that failed, at first and later.
 const CLAIM_AGAIN: Duration = Duration::from_millis(50);
 const CLAIM_AGAIN_MAX: Duration = Duration::from_secs(2);
+/// How long to wait for a little more room.
+const ROOM_SOON: Duration = Duration::from_millis(2);
 /// How long a handler that was dropped may take to let go.
 const LET_GO: Duration = Duration::from_secs(1);
 
@@ -117,7 +120,11 @@ async fn claim_all(
         if let Orders::End { grace } = *orders.borrow() {
             return Ok(grace);
         }
-        if hungry && let Some((max, start)) = shared.executions.wanted() {
+        let wanted = match hungry {
+            true => shared.executions.wanted(Instant::now()),
+            false => Wanted::Nothing,
+        };
+        if let Wanted::Jobs(max, start) = wanted {
             let max = max.min(CLAIM_MAX);
             // What becomes ready from here on is heard of again.
             ready.mark_heard();
@@ -128,7 +135,7 @@ async fn claim_all(
                     again = CLAIM_AGAIN;
                     hungry = leases.len() >= max;
                     for granted in leases {
-                        take(shared, tasks, granted, start, sent + shared.lease);
+                        take(shared, tasks, granted, start, sent);
                     }
                 }
                 Err(SubmitError::Closed) => return Err(Error::Closed),
@@ -147,6 +154,10 @@ async fn claim_all(
             }
             continue;
         }
+        if !hungry {
+            shared.executions.rest();
+        }
+        let poll = if wanted == Wanted::MoreRoom { ROOM_SOON } else { shared.poll };
         tokio::select! {
             biased;
             // The builder's handle is gone: nobody can say anything more.
@@ -156,7 +167,7 @@ async fn claim_all(
             () = shared.executions.changed() => {}
             () = ready.rung() => hungry = true,
             () = retry_due.rung() => hungry = true,
-            () = sleep(shared.poll) => hungry = true,
+            () = sleep(poll) => hungry = true,
         }
     }
 }
@@ -184,9 +195,9 @@ fn take(
     tasks: &mut JoinSet<()>,
     granted: Granted,
     start: bool,
-    until: Instant,
+    claimed_at: Instant,
 ) {
-    let told = shared.executions.add(&granted, start, until);
+    let told = shared.executions.add(&granted, start, claimed_at, shared.lease);
     if start {
         tasks.spawn(execute(shared.clone(), granted, true, told));
     }
@@ -200,7 +211,7 @@ async fn end(
     orders: &mut watch::Receiver<Orders>,
 ) {
     release_queue(shared).await;
-    shared.executions.tell_all(Signal::Stop(Stop::Shutdown));
+    shared.executions.tell_all(Signal::Shutdown);
     let began = Instant::now();
     let (mut grace, mut is_handled) = (grace, true);
     loop {

@@ -146,13 +146,10 @@ impl World {
     }
 
     async fn restart(&mut self, place: usize) {
-        match self.nodes[place].take() {
-            // In good order, if the store can be reached.
-            Some(node) => {
-                node.line.set(Weather::Fine);
-                self.told.lost_answers += node.end().await.lost_answers();
-            }
-            None => {}
+        if let Some(node) = self.nodes[place].take() {
+            // It ends in good order, for the store can be reached.
+            node.line.set(Weather::Fine);
+            self.told.lost_answers += node.end().await.lost_answers();
         }
         self.nodes[place] = Some(Node::start(&self.ground, &self.chance).await);
     }

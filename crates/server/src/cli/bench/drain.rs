@@ -1,52 +1,76 @@
-//! `drain`: workers empty a queue. They claim and start a batch, and settle it, again and again.
+//! `drain`: workers empty a queue, each with many slots and a handler that has nothing to do.
 
-use std::{sync::Arc, time::Instant};
-
-use tokio::task::JoinSet;
-
-use super::{
-    error::Error,
-    load::{Load, gather},
-    noop::worker,
-    times::Times,
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering::SeqCst},
 };
 
-/// The most jobs of one claim.
-const BATCH: u64 = 500;
+use serde::de::IgnoredAny;
+use tokio::sync::Notify;
+use windlass::{Engine, HandlerResult, Report};
 
-/// A worker that got nothing so many times in a row although jobs are left will get nothing more.
-const IN_VAIN_MAX: u32 = 1_000;
+use super::{error::Error, noop::KIND, progress::Progress, times::Times};
 
-/// The times are of jobs, each from the call of its claim to the durable answer to its settle. The jobs of
-/// one batch have the same.
-pub(super) async fn run(load: &Arc<Load>, workers: u64) -> Result<Times, Error> {
-    let tasks: JoinSet<_> = (1..=workers).map(|number| work(load.clone(), number)).collect();
-    gather(tasks).await
+/// How many jobs one worker runs at the same time.
+const SLOTS: usize = 500;
+
+/// What the workers have done.
+struct Done {
+    left: AtomicU64,
+    progress: Progress,
+    times: Mutex<Times>,
+    over: Notify,
 }
 
-async fn work(load: Arc<Load>, number: u64) -> Result<Times, Error> {
-    let worker = worker(number);
-    let mut times = Times::default();
-    let mut in_vain = 0;
-    loop {
-        let count = load.take(BATCH);
-        if count == 0 {
-            return Ok(times);
+/// The times are of jobs, each from the call of its claim to the durable answer to its settle.
+///
+/// It ends when so many jobs have come to their end; those that stay behind are let go.
+pub(super) async fn run(
+    engine: &Engine,
+    progress: &Progress,
+    jobs: u64,
+    workers: u64,
+) -> Result<Times, Error> {
+    if jobs == 0 {
+        return Ok(Times::default());
+    }
+    let (left, times) = (AtomicU64::new(jobs), Mutex::default());
+    let done = Arc::new(Done { left, progress: progress.clone(), times, over: Notify::new() });
+    let mut running = Vec::new();
+    for _ in 0..workers {
+        let observed = done.clone();
+        let worker = engine.worker().name("bench").concurrency(SLOTS).handle_kind(KIND, nothing);
+        let worker = worker.observe(move |report| observed.ended(report));
+        running.push(worker.start().await?);
+    }
+    for worker in &mut running {
+        tokio::select! {
+            biased;
+            () = done.over.notified() => break,
+            // It ends by itself if the store has stopped.
+            ended = worker.ended() => ended?,
         }
-        let start = Instant::now();
-        let max = usize::try_from(count).expect("a batch is small");
-        let granted = load.claim_up_to(&worker, max).await?;
-        let got = granted.len() as u64;
-        // On a server another claim may have jobs locked that it will not take.
-        load.give_back(count - got);
-        in_vain = if got == 0 { in_vain + 1 } else { 0 };
-        if in_vain == IN_VAIN_MAX {
-            return Err(Error::Short { wanted: max, got: 0 });
-        }
-        if got > 0 {
-            load.settle(&worker, &granted).await?;
-            times.record(start.elapsed(), got);
-            load.progress.add(got)?;
+    }
+    let times = done.times.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    for worker in running {
+        worker.shutdown().await?;
+    }
+    progress.add(0)?;
+    Ok(times)
+}
+
+async fn nothing(_: IgnoredAny) -> HandlerResult {
+    Ok(())
+}
+
+impl Done {
+    fn ended(&self, report: &Report<'_>) {
+        self.times.lock().unwrap_or_else(PoisonError::into_inner).record(report.took, 1);
+        let left = self.left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
+        let is_last = left == Ok(1);
+        // Ctrl-C ends it like the last job.
+        if self.progress.add(1).is_err() || is_last {
+            self.over.notify_one();
         }
     }
 }

@@ -32,9 +32,12 @@ pub(super) enum Error {
     /// A no-op job was not taken: what is measured is not what it should be.
     #[error("the store did not take a write")]
     Submit(#[from] SubmitError),
-    /// The same, for a claim.
+    /// The same, for the yardstick.
     #[error("a claim of {wanted} ready jobs got {got}")]
     Short { wanted: usize, got: usize },
+    /// The same, for a worker.
+    #[error("the worker did not work")]
+    Worker(#[from] windlass::Error),
     #[error("the yardstick failed")]
     Yardstick(#[from] rusqlite::Error),
 }
@@ -50,6 +53,7 @@ impl Error {
             | Error::Store(_)
             | Error::Submit(_)
             | Error::Short { .. }
+            | Error::Worker(_)
             | Error::Yardstick(_) => exit::FAILED,
         }
     }

@@ -1,90 +1,91 @@
 //! `latency`: how soon a job starts when the machine is not busy.
 //!
-//! Jobs come at an even pace, whether or not the ones before are through. A worker waits for a signal and
-//! claims the moment an enqueue is known to be durable; nobody polls. What runs is settled beside it, as a
-//! worker settles while it waits for more.
+//! Jobs come at an even pace, whether or not the ones before are through. The worker that runs them is woken by each:
+//! it polls once an hour.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
     time::{Duration, Instant},
 };
 
-use tokio::{sync::Semaphore, task::JoinSet, time};
-use windlass_kernel::{JobId, WorkerId};
-use windlass_store::Granted;
+use serde::de::IgnoredAny;
+use tokio::{sync::Notify, task::JoinSet, time};
+use windlass::{Context, Engine, HandlerResult};
+use windlass_kernel::JobId;
 
 use super::{
     error::Error,
     load::{Load, gather},
-    noop::worker,
+    noop::KIND,
     times::Times,
 };
 
 /// A hundred jobs a second.
 const PACE: Duration = Duration::from_millis(10);
 
-/// The most jobs of one claim, if the worker fell behind.
-const CLAIM_MAX: usize = 100;
+/// Never while a benchmark lasts.
+const POLL: Duration = Duration::from_secs(3600);
 
-/// The times are of jobs, from the call of enqueue to the answer that says it started, which is durable.
-pub(super) async fn run(load: &Arc<Load>, jobs: u64, workers: u64) -> Result<Times, Error> {
-    let line = Arc::new(Line::new(jobs));
-    let mut tasks: JoinSet<_> =
-        (1..=workers).map(|number| work(load.clone(), line.clone(), number)).collect();
-    tasks.spawn(produce(load.clone(), line));
-    gather(tasks).await
-}
-
-/// Jobs on their way from the one who enqueues to the one who starts.
+/// What the callers and the handlers know of each other.
 struct Line {
-    /// One permit for each job that is ready and was not claimed. It is closed after the last start.
-    ready: Semaphore,
-    state: Mutex<State>,
+    called_at: Mutex<HashMap<JobId, Instant>>,
+    times: Mutex<Times>,
+    left: AtomicU64,
+    over: Notify,
 }
 
-struct State {
-    called_at: HashMap<JobId, Instant>,
-    /// Jobs that have not started.
-    left: u64,
+/// The times are of jobs, from the call of enqueue to the beginning of the handler, whose start is durable.
+pub(super) async fn run(
+    engine: &Engine,
+    load: &Arc<Load>,
+    jobs: u64,
+    workers: u64,
+) -> Result<Times, Error> {
+    let line = Arc::new(Line {
+        called_at: Mutex::default(),
+        times: Mutex::default(),
+        left: AtomicU64::new(jobs),
+        over: Notify::new(),
+    });
+    let mut running = Vec::new();
+    for _ in 0..workers {
+        let worker = engine.worker().name("bench").state(line.clone()).poll(POLL);
+        running.push(worker.handle_kind(KIND, start).start().await?);
+    }
+    produce(load, &line).await?;
+    for worker in &mut running {
+        tokio::select! {
+            biased;
+            () = line.over.notified() => break,
+            // It ends by itself if the store has stopped.
+            ended = worker.ended() => ended?,
+        }
+    }
+    for worker in running {
+        worker.shutdown().await?;
+    }
+    Ok(line.times.lock().unwrap_or_else(PoisonError::into_inner).clone())
 }
 
-impl Line {
-    fn new(jobs: u64) -> Self {
-        let state = State { called_at: HashMap::new(), left: jobs };
-        Self { ready: Semaphore::new(0), state: Mutex::new(state) }
+async fn start(_: IgnoredAny, context: Context, line: Arc<Line>) -> HandlerResult {
+    let now = Instant::now();
+    let called_at = {
+        let mut called_at = line.called_at.lock().unwrap_or_else(PoisonError::into_inner);
+        called_at.remove(&context.job_id()).expect("it was called before it was enqueued")
+    };
+    line.times.lock().unwrap_or_else(PoisonError::into_inner).record(now - called_at, 1);
+    if line.left.fetch_sub(1, SeqCst) == 1 {
+        line.over.notify_one();
     }
-
-    fn called(&self, id: JobId) {
-        self.lock().called_at.insert(id, Instant::now());
-    }
-
-    /// Waits until a job is ready, and says how many are. None, after the last.
-    async fn next(&self) -> Option<usize> {
-        self.ready.acquire().await.ok()?.forget();
-        Some(1 + self.ready.forget_permits(CLAIM_MAX - 1))
-    }
-
-    fn started(&self, granted: &[Granted], times: &mut Times) {
-        let now = Instant::now();
-        let mut state = self.lock();
-        for Granted { job, .. } in granted {
-            let called_at = state.called_at.remove(&job.id).expect("nobody else enqueues");
-            times.record(now - called_at, 1);
-            state.left -= 1;
-        }
-        if state.left == 0 {
-            self.ready.close();
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    Ok(())
 }
 
 /// Enqueues at the pace. A slow answer does not hold up the next job.
-async fn produce(load: Arc<Load>, line: Arc<Line>) -> Result<Times, Error> {
+async fn produce(load: &Arc<Load>, line: &Arc<Line>) -> Result<(), Error> {
     let mut ticks = time::interval(PACE);
     let mut calls = JoinSet::new();
     while load.take(1) == 1 {
@@ -95,35 +96,13 @@ async fn produce(load: Arc<Load>, line: Arc<Line>) -> Result<Times, Error> {
             ended.expect("a call does not panic")?;
         }
     }
-    gather(calls).await
+    gather(calls).await.map(drop)
 }
 
 async fn call(load: Arc<Load>, line: Arc<Line>) -> Result<Times, Error> {
     let op = load.noop.enqueue();
-    line.called(op.job_id);
+    line.called_at.lock().unwrap_or_else(PoisonError::into_inner).insert(op.job_id, Instant::now());
     load.handle.submit(load.noop.op(op)).await?;
-    line.ready.add_permits(1);
-    Ok(Times::default())
-}
-
-async fn work(load: Arc<Load>, line: Arc<Line>, number: u64) -> Result<Times, Error> {
-    let worker = worker(number);
-    let mut times = Times::default();
-    let mut running = JoinSet::new();
-    while let Some(count) = line.next().await {
-        let granted = load.claim(&worker, count).await?;
-        line.started(&granted, &mut times);
-        load.progress.add(count as u64)?;
-        running.spawn(settle(load.clone(), worker.clone(), granted));
-        while let Some(ended) = running.try_join_next() {
-            ended.expect("a run does not panic")?;
-        }
-    }
-    gather(running).await?;
-    Ok(times)
-}
-
-async fn settle(load: Arc<Load>, worker: WorkerId, granted: Vec<Granted>) -> Result<Times, Error> {
-    load.settle(&worker, &granted).await?;
+    load.progress.add(1)?;
     Ok(Times::default())
 }

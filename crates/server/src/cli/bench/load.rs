@@ -10,8 +10,7 @@ use std::{
 
 use tokio::task::JoinSet;
 use windlass::{Handle, SubmitError};
-use windlass_kernel::WorkerId;
-use windlass_store::{Granted, Reply, Write};
+use windlass_store::Write;
 
 use super::{error::Error, noop::Noop, progress::Progress, times::Times};
 
@@ -35,42 +34,12 @@ impl Load {
         before.unwrap_or_else(|left| left).min(max)
     }
 
-    /// Somebody else may take these on.
-    pub(super) fn give_back(&self, count: u64) {
-        self.left.fetch_add(count, Relaxed);
-    }
-
     /// Writes all of them, and waits until all are durable.
     pub(super) async fn submit_all(&self, writes: Vec<Write>) -> Result<(), Error> {
         for answer in self.handle.submit_many(writes).await {
             answer?;
         }
         Ok(())
-    }
-
-    /// Claims and starts so many jobs, which are ready.
-    pub(super) async fn claim(&self, worker: &WorkerId, max: usize) -> Result<Vec<Granted>, Error> {
-        let granted = self.claim_up_to(worker, max).await?;
-        let got = granted.len();
-        if got == max { Ok(granted) } else { Err(Error::Short { wanted: max, got }) }
-    }
-
-    /// Claims and starts what it gets, and that is at most so many.
-    pub(super) async fn claim_up_to(
-        &self,
-        worker: &WorkerId,
-        max: usize,
-    ) -> Result<Vec<Granted>, Error> {
-        match self.handle.submit(self.noop.claim(worker, max)).await? {
-            Reply::Granted(granted) => Ok(granted),
-            Reply::Answer(_) | Reply::Renewed { .. } | Reply::Done => Ok(Vec::new()),
-        }
-    }
-
-    /// The jobs went well.
-    pub(super) async fn settle(&self, worker: &WorkerId, granted: &[Granted]) -> Result<(), Error> {
-        let settle = |granted: &Granted| self.noop.settle(worker, &granted.job);
-        self.submit_all(granted.iter().map(settle).collect()).await
     }
 }
 

@@ -1,10 +1,8 @@
-//! The rig: a store and a Committer in front of it, as a server has them.
+//! The rig: an engine on a store that is counted, as a program has it.
 
 use std::sync::Arc;
 
-use tokio::{sync::oneshot, task::JoinHandle};
-use windlass::{Committer, Handle, SubmitError, committer::Config};
-use windlass_store::Error as StoreError;
+use windlass::{Config, Engine, Handle};
 
 use super::{
     counted::{Commits, Counted},
@@ -13,10 +11,8 @@ use super::{
 };
 
 pub(super) struct Rig {
-    handle: Handle,
+    engine: Engine,
     commits: Commits,
-    stop: oneshot::Sender<()>,
-    committing: JoinHandle<Result<(), Arc<StoreError>>>,
 }
 
 impl Rig {
@@ -24,18 +20,16 @@ impl Rig {
     pub(super) async fn open(database: &Database) -> Result<Self, Error> {
         let commits = Commits::default();
         let store = Counted { store: database.open().await?, commits: commits.clone() };
-        let committer = Committer::new(Arc::new(store), Config::default());
-        let handle = committer.handle();
-        let (stop, stopped) = oneshot::channel();
-        let committing = tokio::spawn(committer.run(async {
-            // A rig that was dropped wants no more either.
-            let _ = stopped.await;
-        }));
-        Ok(Self { handle, commits, stop, committing })
+        let engine = Engine::on(Arc::new(store), &Config::default());
+        Ok(Self { engine, commits })
+    }
+
+    pub(super) fn engine(&self) -> &Engine {
+        &self.engine
     }
 
     pub(super) fn handle(&self) -> Handle {
-        self.handle.clone()
+        self.engine.committer().clone()
     }
 
     /// Transactions since it was opened.
@@ -43,10 +37,8 @@ impl Rig {
         self.commits.count()
     }
 
-    /// Waits until the store is closed: the write-ahead log is folded into the file.
-    pub(super) async fn close(self) -> Result<(), Error> {
-        drop(self.stop);
-        let ended = self.committing.await.expect("the Committer does not panic");
-        ended.map_err(|error| SubmitError::Store(error).into())
+    /// Waits until all is written. The store is closed with it: the write-ahead log is folded into the file.
+    pub(super) async fn close(self) {
+        self.engine.close().await;
     }
 }

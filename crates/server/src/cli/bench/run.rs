@@ -50,9 +50,8 @@ pub(super) async fn run(
 
 /// Closes the store, whatever came before. What came before is what is told.
 async fn close<T>(rig: Rig, result: Result<T, Error>) -> Result<T, Error> {
-    let closed = rig.close().await;
-    let result = result?;
-    closed.map(|()| result)
+    rig.close().await;
+    result
 }
 
 /// Finished jobs, and those that stay behind.
@@ -61,7 +60,7 @@ async fn prepare(plan: &Plan, rig: &Rig, progress: &Progress) -> Result<(), Erro
     progress.begin("putting in the history", plan.history);
     bulk::run(&load(plan.history), PREPARING).await?;
     progress.begin("finishing the history", plan.history);
-    drain::run(&load(plan.history), PREPARING).await?;
+    drain::run(rig.engine(), progress, plan.history, PREPARING).await?;
     progress.begin("putting in the backlog", plan.backlog);
     bulk::run(&load(plan.backlog), PREPARING).await?;
     Ok(())
@@ -79,8 +78,8 @@ async fn measure(plan: &Plan, rig: &Rig, progress: &Progress) -> Result<Measured
     let times = match plan.workload {
         Workload::Enqueue => enqueue::run(&load, plan.concurrency).await?,
         Workload::EnqueueBulk => bulk::run(&load, plan.concurrency).await?,
-        Workload::Drain => drain::run(&load, plan.concurrency).await?,
-        Workload::Latency => latency::run(&load, plan.jobs, plan.concurrency).await?,
+        Workload::Drain => drain::run(rig.engine(), progress, plan.jobs, plan.concurrency).await?,
+        Workload::Latency => latency::run(rig.engine(), &load, plan.jobs, plan.concurrency).await?,
     };
     let (took, cpu) = meter.read();
     let commits = rig.commits() - before;

@@ -108,6 +108,9 @@ async fn claim_all(
     let (mut ready, mut retry_due) = (store.ready(), shared.inner().local.retry_due.subscribe());
     // May there be jobs that this worker has not heard of?
     let mut hungry = true;
+    // May there be some that wait until this worker is idle? A job that has to be alone waits for that, or lets
+    // others wait until it has ended, and nobody tells.
+    let mut hungry_when_idle = false;
     let mut again = CLAIM_AGAIN;
     loop {
         while tasks.try_join_next().is_some() {}
@@ -123,13 +126,16 @@ async fn claim_all(
             ready.borrow_and_update();
             retry_due.borrow_and_update();
             let sent = Instant::now();
+            shared.executions.set_claiming(true);
             match claim(shared, max, start).await {
                 Ok(leases) => {
                     again = CLAIM_AGAIN;
                     hungry = leases.len() >= max;
+                    hungry_when_idle = leases.is_empty() || leases.iter().any(is_alone);
                     for granted in leases {
                         take(shared, tasks, granted, start, sent + shared.lease);
                     }
+                    shared.executions.set_claiming(false);
                 }
                 Err(SubmitError::Closed) => return Err(Error::Closed),
                 Err(SubmitError::Store(error)) if !error.info().retryable => {
@@ -137,6 +143,7 @@ async fn claim_all(
                 }
                 Err(SubmitError::Refused(refusal)) => return Err(refusal.into()),
                 Err(SubmitError::Store(_) | SubmitError::Full) => {
+                    shared.executions.set_claiming(false);
                     tokio::select! {
                         biased;
                         _ = orders.changed() => {}
@@ -153,7 +160,9 @@ async fn claim_all(
             changed = orders.changed() => if changed.is_err() {
                 return Ok(None);
             },
-            () = shared.executions.changed() => {}
+            () = shared.executions.changed() => if shared.executions.is_idle() {
+                hungry |= std::mem::take(&mut hungry_when_idle);
+            },
             _ = ready.changed() => hungry = true,
             _ = retry_due.changed() => hungry = true,
             () = sleep(shared.poll) => hungry = true,
@@ -177,6 +186,10 @@ async fn claim(shared: &Shared, max: usize, start: bool) -> Result<Vec<Granted>,
         Reply::Granted(leases) => Ok(leases),
         _ => unreachable!("a claim is answered by leases"),
     }
+}
+
+fn is_alone(granted: &Granted) -> bool {
+    granted.job.lease.as_ref().is_some_and(|lease| lease.alone)
 }
 
 fn take(

@@ -8,6 +8,7 @@ mod cancel;
 mod common;
 mod faults;
 mod handlers;
+mod leases;
 mod requests;
 mod shutdown;
 mod stores;

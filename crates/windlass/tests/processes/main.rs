@@ -6,9 +6,13 @@
 #![expect(clippy::unwrap_used, reason = "in a test, what fails should fail here")]
 
 mod common;
+mod freeze;
 mod handlers;
 mod home;
 mod kill;
 mod node;
+mod outage;
 mod outside;
 mod poison;
+mod soak;
+mod wake;

@@ -12,9 +12,15 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use windlass::{Engine, HandlerResult};
+use windlass::{Engine, HandlerResult, job};
+use windlass_testkit::random::Chance;
 
-use crate::{common::until, handlers::act, home::Home, outside::Outside};
+use crate::{
+    common::until,
+    handlers::{Do, act},
+    home::Home,
+    outside::Outside,
+};
 
 const ROLE: &str = "WINDLASS_TEST_NODE";
 
@@ -31,6 +37,8 @@ pub(crate) struct Role {
     pub(crate) poll: Duration,
     /// Does it end when no job is open?
     pub(crate) until_done: bool,
+    /// Does it enqueue jobs, until the world is calm? From this seed.
+    pub(crate) feed: Option<u64>,
 }
 
 impl Role {
@@ -44,6 +52,7 @@ impl Role {
             lease: Duration::from_secs(600),
             poll: Duration::from_secs(1),
             until_done: false,
+            feed: None,
         }
     }
 }
@@ -62,6 +71,8 @@ impl Node {
         let mut command = Command::new(env::current_exe().unwrap());
         command.args(["node::work", "--exact", "--nocapture"]);
         command.env(ROLE, serde_json::to_string(role).unwrap());
+        // Handlers panic on purpose.
+        command.env("RUST_BACKTRACE", "0");
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let errors = role.folder.join("errors");
         command.stderr(File::options().create(true).append(true).open(&errors).unwrap());
@@ -78,6 +89,13 @@ impl Node {
 
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Sends it a signal, such as STOP and CONT.
+    pub(crate) fn signal(&self, name: &str) {
+        let script = format!("kill -{name} {}", self.id());
+        let sent = Command::new("sh").args(["-c", &script]).status().unwrap();
+        assert!(sent.success(), "{script}: {sent}");
     }
 
     /// Ends it as a machine that fails would.
@@ -136,9 +154,22 @@ async fn run(role: Role) -> HandlerResult {
         workers.push(worker.start().await?);
     }
     println!("ready");
+    let feeding = async {
+        match role.feed {
+            Some(seed) => feed(&engine, &outside, seed).await,
+            None => Ok(()),
+        }
+    };
+    let working = async {
+        feeding.await?;
+        match role.until_done {
+            true => all_done(&engine).await,
+            false => std::future::pending().await,
+        }
+    };
     tokio::select! {
         () = input_closed() => {}
-        done = all_done(&engine), if role.until_done => done?,
+        done = working => done?,
     }
     for worker in workers {
         worker.shutdown().await?;
@@ -162,6 +193,37 @@ async fn input_closed() {
 async fn all_done(engine: &Engine) -> HandlerResult {
     while !engine.store().open_jobs().await?.is_empty() {
         tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(())
+}
+
+/// Enqueues jobs that do anything, and notes which were acknowledged; cancels some. Ready when the world is calm.
+async fn feed(engine: &Engine, outside: &Outside, seed: u64) -> HandlerResult {
+    let mut chance = Chance::new(seed);
+    while !outside.is_calm() {
+        let count = 1 + chance.below(8);
+        let requests = (0..count).map(|_| {
+            job(Do::Anything(chance.draw()))
+                .timeout(Duration::from_millis(400))
+                .backoff(chance.ms(1, 50), Duration::from_millis(200))
+                .max_retries(u32::try_from(chance.below(5)).expect("it is small"))
+        });
+        let requests: Vec<_> = requests.collect();
+        for enqueued in engine.enqueue_all(requests).await {
+            match enqueued {
+                Ok(enqueued) => {
+                    outside.note(&format!("acked {}", enqueued.id));
+                    if chance.percent(5) {
+                        // It may be at its end by now.
+                        let _ = engine.cancel_with(enqueued.id, chance.ms(0, 200), None).await;
+                    }
+                }
+                // The server is away.
+                Err(error) if error.is_retryable() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        tokio::time::sleep(chance.ms(5, 60)).await;
     }
     Ok(())
 }

@@ -1,10 +1,10 @@
-//! The world outside the store: what handlers say they did.
+//! The world outside the store: what handlers say they did, and a system that knows fences.
 //!
 //! It is a folder with files, so that it outlives every process. A line is written at once, by whichever process.
 
 use std::{
     fs::{self, File},
-    io::Write as _,
+    io::{Read as _, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -68,7 +68,51 @@ impl Outside {
         self.said().into_iter().find(|said| said.job == job && said.what == what)
     }
 
+    /// An effect with a fence: it is applied if and only if its epoch is newer than all that were applied to the
+    /// same job.
+    pub(crate) fn apply(&self, context: &Context) -> bool {
+        let mut options = File::options();
+        let mut file =
+            options.create(true).read(true).append(true).open(self.folder.join("effects")).unwrap();
+        file.lock().unwrap();
+        let mut text = String::new();
+        file.read_to_string(&mut text).unwrap();
+        let fence = context.fence();
+        let (job, epoch) = (fence.job_id.to_string(), fence.epoch.get());
+        let is_newer = applied(&text).iter().all(|(other, old)| *other != job || *old < epoch);
+        if is_newer {
+            file.write_all(format!("{job} {epoch}\n").as_bytes()).unwrap();
+        }
+        is_newer
+    }
+
+    /// The effects that were applied: job and epoch.
+    pub(crate) fn applied(&self) -> Vec<(String, u64)> {
+        applied(&fs::read_to_string(self.folder.join("effects")).unwrap_or_default())
+    }
+
+    /// From now on every handler succeeds at once.
+    pub(crate) fn calm_down(&self) {
+        fs::write(self.calm(), "").unwrap();
+    }
+
+    pub(crate) fn is_calm(&self) -> bool {
+        self.calm().exists()
+    }
+
+    fn calm(&self) -> PathBuf {
+        self.folder.join("calm")
+    }
+
     fn log(&self) -> PathBuf {
         self.folder.join("log")
     }
+}
+
+fn applied(text: &str) -> Vec<(String, u64)> {
+    let effect = |line: &str| {
+        let (job, epoch) = line.split_once(' ')?;
+        Some((job.to_owned(), epoch.parse().ok()?))
+    };
+    text.lines().filter_map(effect).collect()
 }

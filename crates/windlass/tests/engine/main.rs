@@ -10,6 +10,8 @@ mod faults;
 mod handlers;
 mod leases;
 mod requests;
+mod runs;
 mod shutdown;
 mod stores;
+mod tasks;
 mod timers;

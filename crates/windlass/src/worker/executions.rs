@@ -56,6 +56,10 @@ struct State {
     calls: bool,
     /// Until when the last renewal keeps all leases of before it.
     renewed: Option<(u64, Instant)>,
+    /// Is a claim on its way, whose jobs are not known here yet?
+    claiming: bool,
+    /// What the last renewal said is held, and is not known here.
+    strangers: IdSet,
     pace: Pace,
 }
 
@@ -143,6 +147,16 @@ impl Executions {
     pub(super) fn rest(&self) {
         let mut state = self.state();
         state.calls = !state.queue.is_empty();
+    }
+
+    /// A claim is sent, or all that it brought is known here.
+    pub(super) fn set_claiming(&self, claiming: bool) {
+        self.state().claiming = claiming;
+    }
+
+    /// Is nothing in hand?
+    pub(super) fn is_idle(&self) -> bool {
+        self.state().by_job.is_empty()
     }
 
     /// A job was granted that is started, and runs from now on; or that waits in the local queue.
@@ -257,7 +271,15 @@ impl Executions {
     }
 
     /// A renewal was answered: these are held, these are to be cancelled. What is not held any more is lost.
-    pub(super) fn renewed(&self, grants: u64, until: Instant, held: &[JobId], cancelled: &[JobId]) {
+    ///
+    /// Gives back what is held, and was already the last time, though nobody here knows of it.
+    pub(super) fn renewed(
+        &self,
+        grants: u64,
+        until: Instant,
+        held: &[JobId],
+        cancelled: &[JobId],
+    ) -> Vec<JobId> {
         let held: IdSet = held.iter().copied().collect();
         let mut state = self.state();
         state.renewed = Some((grants, until));
@@ -271,13 +293,24 @@ impl Executions {
             lost.then_some(*job_id)
         };
         let lost: Vec<JobId> = state.by_job.iter().filter_map(is_lost).collect();
+        let strangers = held.into_iter().filter(|job_id| !state.by_job.contains_key(job_id));
+        let strangers: IdSet = strangers.collect();
+        let known_before = std::mem::replace(&mut state.strangers, strangers.clone());
         self.lose_all(state, &lost);
+        strangers.into_iter().filter(|job_id| known_before.contains(job_id)).collect()
     }
 
-    /// When the next lease runs out, as far as is known here.
-    pub(super) fn next_lapse(&self) -> Option<Instant> {
+    /// Is it certain that nobody here runs the job, or is about to?
+    pub(super) fn is_stranger(&self, job_id: JobId) -> bool {
         let state = self.state();
-        state.by_job.values().map(|execution| state.until(execution)).min()
+        !state.claiming && !state.by_job.contains_key(&job_id)
+    }
+
+    /// When the next lease runs out of those that can still be saved, as far as is known here.
+    pub(super) fn next_lapse(&self, now: Instant) -> Option<Instant> {
+        let state = self.state();
+        let all = state.by_job.values().map(|execution| state.until(execution));
+        all.filter(|until| *until > now).min()
     }
 
     /// Leases that have run out can no longer be saved: those executions are lost, reports and all.

@@ -111,6 +111,9 @@ async fn claim_all(
     let (mut ready, mut retry_due) = (store.ready(), shared.inner().local.retry_due.listen());
     // May there be jobs that this worker has not heard of?
     let mut hungry = true;
+    // May there be some that wait until this worker is idle? A job that has to be alone waits for that, or lets
+    // others wait until it has ended, and nobody tells.
+    let mut hungry_when_idle = false;
     let mut again = CLAIM_AGAIN;
     loop {
         while tasks.try_join_next().is_some() {}
@@ -130,13 +133,16 @@ async fn claim_all(
             ready.mark_heard();
             retry_due.mark_heard();
             let sent = Instant::now();
+            shared.executions.set_claiming(true);
             match claim(shared, max, start).await {
                 Ok(leases) => {
                     again = CLAIM_AGAIN;
                     hungry = leases.len() >= max;
+                    hungry_when_idle = leases.is_empty() || leases.iter().any(is_alone);
                     for granted in leases {
                         take(shared, tasks, granted, start, sent);
                     }
+                    shared.executions.set_claiming(false);
                 }
                 Err(SubmitError::Closed) => return Err(Error::Closed),
                 Err(SubmitError::Store(error)) if !error.info().retryable => {
@@ -144,6 +150,7 @@ async fn claim_all(
                 }
                 Err(SubmitError::Refused(refusal)) => return Err(refusal.into()),
                 Err(SubmitError::Store(_) | SubmitError::Full) => {
+                    shared.executions.set_claiming(false);
                     tokio::select! {
                         biased;
                         _ = orders.changed() => {}
@@ -154,7 +161,7 @@ async fn claim_all(
             }
             continue;
         }
-        if !hungry {
+        if !hungry && !hungry_when_idle {
             shared.executions.rest();
         }
         let poll = if wanted == Wanted::MoreRoom { ROOM_SOON } else { shared.poll };
@@ -164,7 +171,9 @@ async fn claim_all(
             changed = orders.changed() => if changed.is_err() {
                 return Ok(None);
             },
-            () = shared.executions.changed() => {}
+            () = shared.executions.changed() => if shared.executions.is_idle() {
+                hungry |= std::mem::take(&mut hungry_when_idle);
+            },
             () = ready.rung() => hungry = true,
             () = retry_due.rung() => hungry = true,
             () = sleep(poll) => hungry = true,
@@ -188,6 +197,10 @@ async fn claim(shared: &Shared, max: usize, start: bool) -> Result<Vec<Granted>,
         Reply::Granted(leases) => Ok(leases),
         _ => unreachable!("a claim is answered by leases"),
     }
+}
+
+fn is_alone(granted: &Granted) -> bool {
+    granted.job.lease.as_ref().is_some_and(|lease| lease.alone)
 }
 
 fn take(

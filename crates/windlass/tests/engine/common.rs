@@ -9,7 +9,14 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use windlass::{Context, Engine, Failure, HandlerResult, JobId, Outcome, Work};
+use windlass::{
+    Context, Engine, Failure, HandlerResult, Ids, JobId, Outcome, SubmitError, Work, testing,
+};
+use windlass_kernel::{
+    Actor, Answer, Jitter, Principal, TenantId,
+    ops::{Enqueue, NewJob},
+};
+use windlass_store::{Reply, Write};
 use windlass_testkit::postgres::Cluster;
 
 /// A job that does what it says.
@@ -70,6 +77,44 @@ pub(crate) async fn act(what: Do, context: Context) -> HandlerResult<Outcome> {
             Ok(Outcome::cancelled(format!("{why:?}")))
         }
     }
+}
+
+/// An engine in memory on which nothing is left to chance: a retry waits exactly as long as it has to.
+pub(crate) fn steady_engine() -> Engine {
+    let (clock, made) = (testing::clock(), AtomicU32::new(1));
+    // The spread of a retry is what is left of a number when it is divided by this.
+    let spread = Jitter::MAX_MS + 1;
+    let random =
+        Arc::new(move || u128::from(made.fetch_add(1, Ordering::SeqCst)) * u128::from(spread));
+    let store = testing::store(clock.clone()).unwrap();
+    Engine::on(store, &testing::config(clock, random))
+}
+
+/// Asks for a new job in the words of the kernel, as the contracts have them.
+pub(crate) async fn enqueue_new(engine: &Engine, new: NewJob) -> Result<Answer, SubmitError> {
+    let ids = Ids::system();
+    let tenant = TenantId::new(Engine::TENANT_DEFAULT).unwrap();
+    let by = Actor::User(Principal::new("ann").unwrap()).into();
+    let (job_id, random) = (ids.job_id(), ids.random());
+    let op = Enqueue { job_id, tenant: tenant.clone(), new: Box::new(new), random, by };
+    match engine.committer().submit(Write::Op { tenant, op: op.into() }).await? {
+        Reply::Answer(answer) => Ok(answer),
+        other => panic!("an op was answered with {other:?}"),
+    }
+}
+
+/// A text with all times cut to whole seconds. Timers ring up to a few milliseconds late.
+pub(crate) fn in_whole_seconds(text: &str) -> String {
+    let mut parts = text.split('.');
+    let mut whole = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let is_fraction = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_digit());
+        match part.split_once('Z') {
+            Some((digits, rest)) if is_fraction(digits) => whole = format!("{whole}Z{rest}"),
+            _ => whole = format!("{whole}.{part}"),
+        }
+    }
+    whole
 }
 
 /// How a job came to where it is, as words: `queued dispatched running succeeded`.

@@ -1,0 +1,18 @@
+//! Real processes that are really killed, frozen and cut off: one file per promise.
+//!
+//! A test starts this program again, as a node that opens the store and works until it is stopped or killed. What
+//! handlers do is seen in a file outside the store. On SQLite one process has the file, so nodes follow each other;
+//! on PostgreSQL several run at once.
+#![expect(clippy::unwrap_used, reason = "in a test, what fails should fail here")]
+
+mod common;
+mod freeze;
+mod handlers;
+mod home;
+mod kill;
+mod node;
+mod outage;
+mod outside;
+mod poison;
+mod soak;
+mod wake;

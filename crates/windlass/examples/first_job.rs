@@ -18,10 +18,7 @@ async fn send(mail: SendMail) -> HandlerResult<String> {
 
 #[tokio::main]
 async fn main() -> HandlerResult {
-    let folder = tempfile::tempdir()?;
-    let url = format!("sqlite:{}", folder.path().join("windlass.db").display());
-
-    let engine = Engine::open(&url).await?;
+    let engine = Engine::open("sqlite:jobs.db").await?;
     let worker = engine.worker().handle(send).start().await?;
 
     let job = engine.enqueue(SendMail { to: "ann@example.com".to_owned() }).await?;

@@ -1,0 +1,111 @@
+//! Every example runs, and says what it is here to say.
+#![expect(clippy::unwrap_used, reason = "in a test, what fails should fail here")]
+
+use std::{env, fs, path::Path, process::Command};
+
+use windlass_testkit::postgres::Cluster;
+
+/// Runs an example, and gives back what it printed.
+fn run(name: &str, args: &[&str]) -> String {
+    // Examples are built beside the tests.
+    let tests = env::current_exe().unwrap();
+    let path = tests.parent().unwrap().parent().unwrap().join("examples").join(name);
+    // What it leaves behind goes with the folder.
+    let folder = tempfile::tempdir().unwrap();
+    let ended = Command::new(&path).args(args).current_dir(folder.path()).output().unwrap_or_else(
+        |error| {
+            panic!("{}: {error}; cargo build --examples builds it", path.display());
+        },
+    );
+    let told = String::from_utf8(ended.stderr).unwrap();
+    assert!(ended.status.success(), "{name} failed: {told}");
+    String::from_utf8(ended.stdout).unwrap()
+}
+
+#[track_caller]
+fn check(name: &str, expected: &str) {
+    assert_eq!(run(name, &[]).trim_end(), expected, "{name}");
+}
+
+#[test]
+fn first_job() {
+    check("first_job", "sent to ann@example.com");
+}
+
+#[test]
+fn retries() {
+    let expected = "\
+charged in attempt 3
+dead letter: CARD_UNKNOWN: the bank does not know this card
+requeued: succeeded";
+    check("retries", expected);
+}
+
+#[test]
+fn idempotency() {
+    let expected = "\
+the same job: true
+refused: the idempotency key belongs to the first job, which differs in payload
+another job: true";
+    check("idempotency", expected);
+}
+
+#[test]
+fn cancellation() {
+    check("cancellation", "told to stop: Cancelled\ncancelled");
+}
+
+#[test]
+fn fencing() {
+    let expected = "\
+succeeded
+the late write: epoch 1 is older than 2
+the page of epoch 2 says \"news\"";
+    check("fencing", expected);
+}
+
+#[test]
+fn transaction() {
+    check("transaction", "order 1 is confirmed\nrolled back: true");
+}
+
+#[test]
+fn transaction_postgres() {
+    let port = Cluster::shared().port();
+    let url = format!("postgres://postgres@127.0.0.1:{port}/postgres");
+    let printed = run("transaction_postgres", &[&url]);
+    assert_eq!(printed.trim_end(), "order 1 is confirmed\nrolled back: true");
+}
+
+#[test]
+fn graceful_shutdown() {
+    let expected = "\
+short: succeeded
+long: interrupted
+long: succeeded, 0 interruptions counted";
+    check("graceful_shutdown", expected);
+}
+
+#[test]
+fn testing() {
+    let expected = "\
+succeeded in attempt 3
+scheduled → due → worker_claim → started → timeout → retry_due → started → retryable_error → retry_due → started \
+→ process_restart → recovery_resume → started → completed";
+    check("testing", expected);
+}
+
+#[test]
+fn each_example_is_run_here_and_the_readme_shows_the_first() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let here = fs::read_to_string(root.join("tests/examples.rs")).unwrap();
+    for file in fs::read_dir(root.join("examples")).unwrap() {
+        let path = file.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        assert!(here.contains(&format!("fn {name}()")), "nobody runs {name}");
+    }
+    let readme = fs::read_to_string(root.join("../../README.md")).unwrap();
+    let first = fs::read_to_string(root.join("examples/first_job.rs")).unwrap();
+    let (_doc, code) = first.split_once("\n\n").unwrap();
+    assert!(readme.contains(code), "the README shows another first job than examples/first_job.rs");
+}

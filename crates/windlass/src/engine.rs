@@ -15,7 +15,7 @@ use tokio::{
 };
 use windlass_kernel::{
     Actor, Answer, By, DlqId, Jitter, Job, JobId, Op, Principal, Retention, State, TenantId,
-    Timestamp,
+    Timestamp, WorkerId,
     ops::{Cancel, Enqueue, Requeue, Rerun, RetryNow},
 };
 use windlass_store::{self as store, Reply, Store, Write, rusqlite, sqlite::EnqueueInError};
@@ -358,9 +358,10 @@ impl Engine {
         &self.inner
     }
 
-    /// The same engine, for the jobs of a tenant that is known to be one.
-    pub(crate) fn of_tenant(&self, tenant: &TenantId) -> Self {
-        Self { tenant: tenant.clone(), ..self.clone() }
+    /// The same engine, for the jobs of a tenant, in the name of a worker.
+    pub(crate) fn of_worker(&self, tenant: &TenantId, worker: &WorkerId) -> Self {
+        let (tenant, actor) = (tenant.clone(), Actor::Worker(worker.clone()));
+        Self { tenant, actor, inner: self.inner.clone() }
     }
 
     async fn act(&self, op: impl Into<Op>) -> Result<Answer, Error> {

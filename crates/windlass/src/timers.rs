@@ -75,12 +75,24 @@ impl Timers {
             return;
         };
         let mut prune_at = Instant::now() + self.config.prune_every;
+        let mut recover_at = Instant::now();
         loop {
             // What is set from here on is heard of again.
             sooner.mark_heard();
             let Some(engine) = self.engine.upgrade() else { return };
             let now = Instant::now();
-            let looked = look(&engine, self.config.batch_max).await;
+            let mut recovering = Ok(false);
+            if now >= recover_at {
+                recovering = recovery::recover(&engine, self.config.batch_max).await;
+                recover_at = match recovering {
+                    Ok(true) => now,
+                    Ok(false) | Err(_) => now + self.config.look_every,
+                };
+            }
+            let looked = match recovering {
+                Ok(more) => look(&engine, self.config.batch_max, more).await,
+                Err(error) => Err(error),
+            };
             if let Some(retention) = self.retention.filter(|_| now >= prune_at) {
                 retention::prune(&engine, retention).await;
                 prune_at = Instant::now() + self.config.prune_every;
@@ -127,18 +139,17 @@ impl Timers {
 
 /// What a look has found out.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Looked {
+struct Looked {
     /// Is there more to do?
-    pub(crate) more: bool,
+    more: bool,
     /// How long until the next alarm.
-    pub(crate) next: Option<Duration>,
+    next: Option<Duration>,
     /// How long until the next retry is due.
-    pub(crate) next_retry: Option<Duration>,
+    next_retry: Option<Duration>,
 }
 
-/// Looks once, and does what has to be done.
-pub(crate) async fn look(engine: &Inner, max: usize) -> Result<Looked, Error> {
-    let recovering = recovery::recover(engine, max).await?;
+/// Looks once, and does what has to be done. There may be more for another reason.
+async fn look(engine: &Inner, max: usize, recovering: bool) -> Result<Looked, Error> {
     let following = follow_ups::carry_out(engine, max).await?;
     let Due { jobs, now, next_at, next_retry_at } = engine.store.due(max).await?;
     let more = recovering || following || jobs.len() >= max;

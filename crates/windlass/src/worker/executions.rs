@@ -123,8 +123,8 @@ impl Executions {
         Self { slots, state: Mutex::default(), changed: Notify::new() }
     }
 
-    /// How many jobs to claim, and whether to start them at once.
-    pub(super) fn wanted(&self, now: Instant) -> Wanted {
+    /// How many jobs to claim, and whether to start them at once. Who is patient waits for a little more room.
+    pub(super) fn wanted(&self, patient: bool, now: Instant) -> Wanted {
         let mut state = self.state();
         let Slots { concurrency, ahead_max, reports_max } = self.slots;
         let soon = state.pace.soon(now);
@@ -136,7 +136,8 @@ impl Executions {
         if free > 0 {
             // Where many end at about the same time, few at a time would be many claims.
             let many = (soon / 20).clamp(1, concurrency.div_ceil(2));
-            return if free >= many { Wanted::Jobs(free, true) } else { Wanted::MoreRoom };
+            let is_enough = free >= many || !patient;
+            return if is_enough { Wanted::Jobs(free, true) } else { Wanted::MoreRoom };
         }
         let ahead = soon.min(ahead_max);
         let room = ahead.saturating_sub(state.queue.len());

@@ -66,7 +66,7 @@ impl Shared {
     }
 
     pub(super) fn engine_of(&self, tenant: &TenantId) -> Engine {
-        self.engine.of_tenant(tenant)
+        self.engine.of_worker(tenant, &self.worker)
     }
 
     pub(super) fn jitter(&self) -> Jitter {
@@ -115,6 +115,8 @@ async fn claim_all(
     // others wait until it has ended, and nobody tells.
     let mut hungry_when_idle = false;
     let mut again = CLAIM_AGAIN;
+    // Is a little more room worth waiting for? Once.
+    let mut patient = true;
     loop {
         while tasks.try_join_next().is_some() {}
         while let Some((granted, told)) = shared.executions.next() {
@@ -124,7 +126,7 @@ async fn claim_all(
             return Ok(grace);
         }
         let wanted = match hungry {
-            true => shared.executions.wanted(Instant::now()),
+            true => shared.executions.wanted(patient, Instant::now()),
             false => Wanted::Nothing,
         };
         if let Wanted::Jobs(max, start) = wanted {
@@ -132,6 +134,7 @@ async fn claim_all(
             // What becomes ready from here on is heard of again.
             ready.mark_heard();
             retry_due.mark_heard();
+            patient = true;
             let sent = Instant::now();
             shared.executions.set_claiming(true);
             match claim(shared, max, start).await {
@@ -176,7 +179,10 @@ async fn claim_all(
             },
             () = ready.rung() => hungry = true,
             () = retry_due.rung() => hungry = true,
-            () = sleep(poll) => hungry = true,
+            () = sleep(poll) => {
+                hungry = true;
+                patient = false;
+            }
         }
     }
 }

@@ -61,7 +61,8 @@ pub(crate) struct Executions {
 #[derive(Debug, Default)]
 struct State {
     by_job: IdMap<Execution>,
-    queue: VecDeque<Granted>,
+    /// The local queue: what waits, and since when.
+    queue: VecDeque<(Instant, Granted)>,
     running: usize,
     reporting: usize,
     grants: u64,
@@ -104,6 +105,8 @@ struct Pace {
 
 /// A job that is claimed ahead should start within this time.
 const SOON: Duration = Duration::from_millis(100);
+/// One that has not started within this time is given back: the jobs before it take longer than was thought.
+const AHEAD_MAX: Duration = Duration::from_secs(1);
 
 impl Pace {
     fn note(&mut self, now: Instant) {
@@ -115,6 +118,15 @@ impl Pace {
         }
         self.ended += 1;
     }
+
+    /// How many ended in the last tenth of a second that is over; none, if that is long ago.
+    fn lately(&self, now: Instant) -> usize {
+        match self.began.map(|began| now - began) {
+            Some(passed) if passed < SOON => self.before,
+            Some(passed) if passed < SOON * 2 => self.ended,
+            Some(_) | None => 0,
+        }
+    }
 }
 
 impl Executions {
@@ -123,7 +135,7 @@ impl Executions {
     }
 
     /// How many jobs to claim, and whether to start them at once; none, if all is taken.
-    pub(super) fn wanted(&self) -> Option<(usize, bool)> {
+    pub(super) fn wanted(&self, now: Instant) -> Option<(usize, bool)> {
         let state = self.state();
         let Slots { concurrency, ahead_max, reports_max } = self.slots;
         if state.reporting >= reports_max {
@@ -133,7 +145,7 @@ impl Executions {
         if free > 0 {
             return Some((free, true));
         }
-        let ahead = state.pace.before.min(ahead_max);
+        let ahead = state.pace.lately(now).min(ahead_max);
         let room = ahead.saturating_sub(state.queue.len());
         // Few at a time would be many claims.
         (room > 0 && room >= ahead / 2).then_some((room, false))
@@ -152,7 +164,13 @@ impl Executions {
     /// A job was granted that is started, and runs from now on; or that waits in the local queue.
     ///
     /// If the same job is here under an older epoch, that execution has lost its lease.
-    pub(super) fn add(&self, granted: &Granted, started: bool, until: Instant) -> Signals {
+    pub(super) fn add(
+        &self,
+        granted: &Granted,
+        started: bool,
+        until: Instant,
+        now: Instant,
+    ) -> Signals {
         let (signal, told) = watch::channel(Signal::Go);
         let (job_id, epoch) = (granted.job.id, granted.job.epoch);
         let mut state = self.state();
@@ -167,7 +185,7 @@ impl Executions {
         if started {
             state.running += 1;
         } else {
-            state.queue.push_back(granted.clone());
+            state.queue.push_back((now, granted.clone()));
         }
         told
     }
@@ -178,29 +196,45 @@ impl Executions {
         if state.running >= self.slots.concurrency {
             return None;
         }
-        while let Some(granted) = state.queue.pop_front() {
-            // One that was lost meanwhile is no longer known.
-            let Some(execution) = state.by_job.get_mut(&granted.job.id) else { continue };
-            if execution.epoch != granted.job.epoch || execution.phase != Phase::Waits {
-                continue;
+        while let Some((_, granted)) = state.queue.pop_front() {
+            if let Some(execution) = state.waiting(&granted) {
+                execution.phase = Phase::Runs;
+                let told = execution.signal.subscribe();
+                state.running += 1;
+                return Some((granted, told));
             }
-            execution.phase = Phase::Runs;
-            let told = execution.signal.subscribe();
-            state.running += 1;
-            return Some((granted, told));
         }
         None
     }
 
+    /// When the first job of the local queue will have waited for too long.
+    pub(super) fn next_overdue(&self) -> Option<Instant> {
+        self.state().queue.front().map(|(since, _)| *since + AHEAD_MAX)
+    }
+
+    /// Takes what has waited for too long in the local queue, to be given back.
+    pub(super) fn take_overdue(&self, now: Instant) -> Vec<Granted> {
+        self.take_queued(|since| since + AHEAD_MAX <= now)
+    }
+
     /// Takes the whole local queue, to be given back.
     pub(super) fn take_queue(&self) -> Vec<Granted> {
-        let mut state = self.state();
-        let queue = std::mem::take(&mut state.queue);
-        for granted in &queue {
-            state.by_job.remove(&granted.job.id);
+        self.take_queued(|_| true)
+    }
+
+    fn take_queued(&self, is_meant: impl Fn(Instant) -> bool) -> Vec<Granted> {
+        let (mut state, mut taken) = (self.state(), Vec::new());
+        while let Some((_, granted)) = state.queue.pop_front_if(|(since, _)| is_meant(*since)) {
+            if state.waiting(&granted).is_some() {
+                state.by_job.remove(&granted.job.id);
+                taken.push(granted);
+            }
         }
-        self.changed.notify_one();
-        queue.into()
+        drop(state);
+        if !taken.is_empty() {
+            self.changed.notify_one();
+        }
+        taken
     }
 
     /// Its handler has returned: its slot is free. False, if its lease is lost and nothing may be reported.
@@ -353,6 +387,13 @@ impl State {
             Some((grants, until)) if execution.grant < grants => until.max(execution.until),
             _ => execution.until,
         }
+    }
+
+    /// The execution of a job of the local queue; none, if it was lost meanwhile.
+    fn waiting(&mut self, granted: &Granted) -> Option<&mut Execution> {
+        let execution = self.by_job.get_mut(&granted.job.id)?;
+        let waits = execution.epoch == granted.job.epoch && execution.phase == Phase::Waits;
+        waits.then_some(execution)
     }
 
     /// What is lost is forgotten at once, so that its slot is free; its task ends by itself.

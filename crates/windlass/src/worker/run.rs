@@ -117,10 +117,15 @@ async fn claim_all(
         while let Some((granted, told)) = shared.executions.next() {
             tasks.spawn(execute(shared.clone(), granted, false, told));
         }
+        let overdue = shared.executions.take_overdue(Instant::now());
+        if !overdue.is_empty() {
+            let shared = shared.clone();
+            tasks.spawn(async move { release(&shared, overdue).await });
+        }
         if let Orders::End { grace } = *orders.borrow() {
             return Ok(grace);
         }
-        if hungry && let Some((max, start)) = shared.executions.wanted() {
+        if hungry && let Some((max, start)) = shared.executions.wanted(Instant::now()) {
             let max = max.min(CLAIM_MAX);
             // What becomes ready from here on is heard of again.
             ready.borrow_and_update();
@@ -154,6 +159,7 @@ async fn claim_all(
             }
             continue;
         }
+        let overdue_at = shared.executions.next_overdue();
         tokio::select! {
             biased;
             // The builder's handle is gone: nobody can say anything more.
@@ -165,6 +171,7 @@ async fn claim_all(
             },
             _ = ready.changed() => hungry = true,
             _ = retry_due.changed() => hungry = true,
+            () = sleep_until(overdue_at.unwrap_or_else(Instant::now)), if overdue_at.is_some() => {}
             () = sleep(shared.poll) => hungry = true,
         }
     }
@@ -199,7 +206,7 @@ fn take(
     start: bool,
     until: Instant,
 ) {
-    let told = shared.executions.add(&granted, start, until);
+    let told = shared.executions.add(&granted, start, until, Instant::now());
     if start {
         tasks.spawn(execute(shared.clone(), granted, true, told));
     }
@@ -212,7 +219,7 @@ async fn end(
     grace: Option<Duration>,
     orders: &mut watch::Receiver<Orders>,
 ) {
-    release_queue(shared).await;
+    release(shared, shared.executions.take_queue()).await;
     shared.executions.tell_all(Signal::Stop(Stop::Shutdown));
     let began = Instant::now();
     let (mut grace, mut is_handled) = (grace, true);
@@ -244,13 +251,13 @@ async fn end(
     let _ = tokio::time::timeout(LET_GO, let_go).await;
 }
 
-async fn release_queue(shared: &Shared) {
+/// Gives back what has not started.
+async fn release(shared: &Shared, queue: Vec<Granted>) {
     let release = |granted: Granted| {
         let (job_id, epoch) = (granted.job.id, granted.job.epoch);
         let tenant = granted.job.spec.tenant.clone();
         Write::Op { tenant, op: Op::Release(Release { job_id, epoch, by: shared.by() }) }
     };
-    let writes: Vec<Write> = shared.executions.take_queue().into_iter().map(release).collect();
-    // What the store cannot be told lapses.
-    let _ = shared.inner().submit_many(writes).await;
+    // What the store cannot be told of lapses, or is still held at the next renewal.
+    let _ = shared.inner().submit_many(queue.into_iter().map(release).collect()).await;
 }

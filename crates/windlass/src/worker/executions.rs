@@ -48,7 +48,8 @@ pub(crate) struct Executions {
 #[derive(Debug, Default)]
 struct State {
     by_job: IdMap<Execution>,
-    queue: VecDeque<Granted>,
+    /// The local queue: what waits, and since when.
+    queue: VecDeque<(Instant, Granted)>,
     running: usize,
     reporting: usize,
     grants: u64,
@@ -95,6 +96,8 @@ struct Pace {
 
 /// A job that is claimed ahead should start within this time.
 const SOON: Duration = Duration::from_millis(100);
+/// One that has not started within this time is given back: the jobs before it take longer than was thought.
+const AHEAD_MAX: Duration = Duration::from_secs(1);
 
 impl Pace {
     fn note(&mut self, now: Instant) {
@@ -186,7 +189,7 @@ impl Executions {
         if started {
             state.running += 1;
         } else {
-            state.queue.push_back(granted.clone());
+            state.queue.push_back((claimed_at, granted.clone()));
         }
         signals
     }
@@ -197,28 +200,41 @@ impl Executions {
         if state.running >= self.slots.concurrency {
             return None;
         }
-        while let Some(granted) = state.queue.pop_front() {
-            // One that was lost meanwhile is no longer known.
-            let Some(execution) = state.by_job.get_mut(&granted.job.id) else { continue };
-            if execution.epoch != granted.job.epoch || execution.phase != Phase::Waits {
-                continue;
+        while let Some((_, granted)) = state.queue.pop_front() {
+            if let Some(execution) = state.waiting(&granted) {
+                execution.phase = Phase::Runs;
+                let signals = execution.signals.clone();
+                state.running += 1;
+                return Some((granted, signals));
             }
-            execution.phase = Phase::Runs;
-            let signals = execution.signals.clone();
-            state.running += 1;
-            return Some((granted, signals));
         }
         None
     }
 
+    /// When the first job of the local queue will have waited for too long.
+    pub(super) fn next_overdue(&self) -> Option<Instant> {
+        self.state().queue.front().map(|(since, _)| *since + AHEAD_MAX)
+    }
+
+    /// Takes what has waited for too long in the local queue, to be given back.
+    pub(super) fn take_overdue(&self, now: Instant) -> Vec<Granted> {
+        self.take_queued(|since| since + AHEAD_MAX <= now)
+    }
+
     /// Takes the whole local queue, to be given back.
     pub(super) fn take_queue(&self) -> Vec<Granted> {
-        let mut state = self.state();
-        let queue = std::mem::take(&mut state.queue);
-        for granted in &queue {
-            state.by_job.remove(&granted.job.id);
+        self.take_queued(|_| true)
+    }
+
+    fn take_queued(&self, is_meant: impl Fn(Instant) -> bool) -> Vec<Granted> {
+        let (mut state, mut taken) = (self.state(), Vec::new());
+        while let Some((_, granted)) = state.queue.pop_front_if(|(since, _)| is_meant(*since)) {
+            if state.waiting(&granted).is_some() {
+                state.by_job.remove(&granted.job.id);
+                taken.push(granted);
+            }
         }
-        queue.into()
+        taken
     }
 
     /// Its handler has returned: its slot is free. False, if its lease is lost and nothing may be reported.
@@ -369,6 +385,13 @@ impl State {
             Some((grants, until)) if execution.grant < grants => until.max(execution.until),
             _ => execution.until,
         }
+    }
+
+    /// The execution of a job of the local queue; none, if it was lost meanwhile.
+    fn waiting(&mut self, granted: &Granted) -> Option<&mut Execution> {
+        let execution = self.by_job.get_mut(&granted.job.id)?;
+        let waits = execution.epoch == granted.job.epoch && execution.phase == Phase::Waits;
+        waits.then_some(execution)
     }
 
     /// What is lost is forgotten at once, so that its slot is free; its task ends by itself.

@@ -122,6 +122,11 @@ async fn claim_all(
         while let Some((granted, told)) = shared.executions.next() {
             tasks.spawn(execute(shared.clone(), granted, false, told));
         }
+        let overdue = shared.executions.take_overdue(Instant::now());
+        if !overdue.is_empty() {
+            let shared = shared.clone();
+            tasks.spawn(async move { release(&shared, overdue).await });
+        }
         if let Orders::End { grace } = *orders.borrow() {
             return Ok(grace);
         }
@@ -168,6 +173,8 @@ async fn claim_all(
             shared.executions.rest();
         }
         let poll = if wanted == Wanted::MoreRoom { ROOM_SOON } else { shared.poll };
+        let poll_at = Instant::now() + poll;
+        let overdue_at = shared.executions.next_overdue().unwrap_or(poll_at);
         tokio::select! {
             biased;
             // The builder's handle is gone: nobody can say anything more.
@@ -179,8 +186,8 @@ async fn claim_all(
             },
             () = ready.rung() => hungry = true,
             () = retry_due.rung() => hungry = true,
-            () = sleep(poll) => {
-                hungry = true;
+            () = sleep_until(poll_at.min(overdue_at)) => {
+                hungry |= poll_at <= overdue_at;
                 patient = false;
             }
         }
@@ -229,7 +236,7 @@ async fn end(
     grace: Option<Duration>,
     orders: &mut watch::Receiver<Orders>,
 ) {
-    release_queue(shared).await;
+    release(shared, shared.executions.take_queue()).await;
     shared.executions.tell_all(Signal::Shutdown);
     let began = Instant::now();
     let (mut grace, mut is_handled) = (grace, true);
@@ -261,13 +268,13 @@ async fn end(
     let _ = tokio::time::timeout(LET_GO, let_go).await;
 }
 
-async fn release_queue(shared: &Shared) {
+/// Gives back what has not started.
+async fn release(shared: &Shared, queue: Vec<Granted>) {
     let release = |granted: Granted| {
         let (job_id, epoch) = (granted.job.id, granted.job.epoch);
         let tenant = granted.job.spec.tenant.clone();
         Write::Op { tenant, op: Op::Release(Release { job_id, epoch, by: shared.by() }) }
     };
-    let writes: Vec<Write> = shared.executions.take_queue().into_iter().map(release).collect();
-    // What the store cannot be told lapses.
-    let _ = shared.inner().submit_many(writes).await;
+    // What the store cannot be told of lapses, or is still held at the next renewal.
+    let _ = shared.inner().submit_many(queue.into_iter().map(release).collect()).await;
 }

@@ -97,3 +97,36 @@ async fn jobs_that_have_to_be_alone_keep_nobody_waiting() -> HandlerResult {
     worker.shutdown().await?;
     Ok(())
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_worker_leaves_new_jobs_to_an_idle_one() -> HandlerResult {
+    let clock = testing::clock();
+    let store = testing::store(clock.clone())?;
+    let engines = [1, 2].map(|seed| {
+        Engine::on(store.clone(), &testing::config(clock.clone(), testing::seeded(seed)))
+    });
+    let [here, there] = &engines;
+    let worker = |engine: &Engine| engine.worker().concurrency(4).handle(act);
+    let busy = worker(here).start().await?;
+    // It does many short jobs, and then it has its hands full.
+    let mut ids = Vec::new();
+    for wanted in [vec![Do::SleepMs(10); 100], vec![Do::SleepMs(3_600_000); 4]].concat() {
+        ids.push(here.enqueue(wanted).await?.id);
+    }
+    for id in &ids[..100] {
+        here.wait(*id).await?;
+    }
+    let idle = worker(there).start().await?;
+    for pause_ms in [0, 1, 50, 1_000, 60_000] {
+        tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+        let began = tokio::time::Instant::now();
+        let enqueued = here.enqueue_all(vec![Do::SleepMs(10); 8]).await;
+        for id in enqueued {
+            assert!(here.wait(id?.id).await?.is_success());
+        }
+        assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    }
+    idle.shutdown().await?;
+    busy.kill();
+    Ok(())
+}

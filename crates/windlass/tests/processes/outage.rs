@@ -109,3 +109,31 @@ async fn patient_wait(engine: &Engine, id: JobId) -> windlass_kernel::Job {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_worker_ends_in_good_order_while_the_store_is_away() -> HandlerResult {
+    let cluster = cluster();
+    let home = Home::on(&cluster);
+    let (engine, outside) = (home.open().await, home.outside());
+    let role = Role { lease: Duration::from_secs(4), ..Role::on(&home) };
+    let nodes = [Node::start(&role), Node::start(&role)];
+    let ids = enqueue(&engine, Do::SleepMs(1_000)).await?;
+    all(&outside, &ids, "begun").await;
+    cluster.stop(Stop::Immediate);
+    let told_at = Instant::now();
+    // It fails after twenty seconds.
+    for node in nodes {
+        node.stop().await;
+    }
+    told("two nodes came to their ends without a store within", told_at);
+    cluster.restart(Stop::Immediate);
+    // What they could not report is done again.
+    let node = Node::start(&role);
+    for id in &ids {
+        assert_eq!(patient_wait(&engine, *id).await.state, State::Succeeded);
+    }
+    node.stop().await;
+    engine.close().await;
+    home.check().await;
+    Ok(())
+}

@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tokio::time::timeout;
 use windlass::{Engine, HandlerResult};
 use windlass_kernel::TenantId;
 use windlass_store::read::{Cursor, JobFilter};
@@ -107,7 +108,9 @@ async fn live_through(
     home.outside().calm_down();
     let calm_at = Instant::now();
     for mut node in nodes {
-        let status = node.ended(CALM).await;
+        let Ok(status) = timeout(CALM, node.ended(CALM * 2)).await else {
+            panic!("after {CALM:?} of calm there are still {}", stuck(home).await)
+        };
         assert!(status.success(), "a node ended with {status}:\n{}", node.errors());
     }
     println!("{injuries:?}; all jobs at their ends after {:?} of calm", calm_at.elapsed());
@@ -118,6 +121,15 @@ async fn live_through(
         assert!(!is_deep() || late_kb < warm_kb + warm_kb / 4 + 10_000, "memory has grown");
     }
     Ok(())
+}
+
+/// What is not at its end, as far as it can be seen while nodes run.
+async fn stuck(home: &Home) -> String {
+    if home.is_sqlite() {
+        return "jobs in the hands of a node".to_owned();
+    }
+    let open = home.open().await.store().open_jobs().await.unwrap();
+    format!("{} jobs: {:#?}", open.len(), &open[..open.len().min(3)])
 }
 
 /// Whatever was acknowledged is there and at its end, and no rule is broken.

@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use windlass::{HandlerResult, JobId, State};
+use windlass::{Engine, HandlerResult, JobId, State};
+use windlass_testkit::postgres::{Cluster, Options, Stop};
 
 use crate::{
     common::until,
@@ -14,7 +15,7 @@ use crate::{
 };
 
 const JOBS: usize = 5;
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_worker_that_wakes_after_its_lease_is_fenced_off() -> HandlerResult {
@@ -58,4 +59,44 @@ async fn a_worker_that_wakes_after_its_lease_is_fenced_off() -> HandlerResult {
     engine.close().await;
     home.check().await;
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_process_that_was_taken_for_dead_is_vouched_for_again() -> HandlerResult {
+    let cluster = Cluster::start(&Options { fsync: false, ..Options::default() });
+    let home = Home::on(&cluster);
+    let (engine, outside) = (home.open().await, home.outside());
+    let role = Role::on(&home);
+    let first = Node::start(&role);
+    let id = engine.enqueue(Do::HangFirst).await?.id;
+    until("the first start", LIMIT, || outside.first(id, "begun")).await;
+    // Its lock is gone with the server, and it cannot take it again while it is frozen.
+    first.signal("STOP");
+    let second = Node::start(&role);
+    cluster.restart(Stop::Immediate);
+    until("the end elsewhere", LIMIT, || outside.first(id, "done")).await;
+    let vouched = format!("SELECT count(*) FROM {}.sessions WHERE vouched", home.schema());
+    let is_forgotten = || (cluster.psql(&vouched) == "1").then_some(());
+    until("the dead are forgotten", LIMIT, is_forgotten).await;
+    second.stop().await;
+    first.signal("CONT");
+    let id = retried(&engine, Do::HangFirst).await?;
+    let begun = until("the next start", LIMIT, || outside.first(id, "begun")).await;
+    assert_eq!(begun.process, first.id());
+    // When it dies after all, nobody waits for its lease, which lasts ten minutes.
+    let _third = Node::start(&role);
+    first.kill();
+    until("the next end elsewhere", LIMIT, || outside.first(id, "done")).await;
+    Ok(())
+}
+
+/// Enqueues a job. The first connections that are tried may be broken.
+async fn retried(engine: &Engine, what: Do) -> HandlerResult<JobId> {
+    for _ in 0..20 {
+        match engine.enqueue(what.clone()).await {
+            Err(error) if error.is_retryable() => {}
+            enqueued => return Ok(enqueued?.id),
+        }
+    }
+    Err("the server does not come back".into())
 }

@@ -76,10 +76,11 @@ async fn a_process_that_was_taken_for_dead_is_vouched_for_again() -> HandlerResu
     cluster.restart(Stop::Immediate);
     until("the end elsewhere", LIMIT, || outside.first(id, "done")).await;
     let vouched = format!("SELECT count(*) FROM {}.sessions WHERE vouched", home.schema());
-    let is_forgotten = || (cluster.psql(&vouched) == "1").then_some(());
-    until("the dead are forgotten", LIMIT, is_forgotten).await;
+    let one_is_vouched_for = || (cluster.psql(&vouched) == "1").then_some(());
+    until("the frozen process is forgotten", LIMIT, one_is_vouched_for).await;
     second.stop().await;
     first.signal("CONT");
+    until("the first process is vouched for again", LIMIT, one_is_vouched_for).await;
     let id = retried(&engine, Do::HangFirst).await?;
     let begun = until("the next start", LIMIT, || outside.first(id, "begun")).await;
     assert_eq!(begun.process, first.id());

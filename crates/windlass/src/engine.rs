@@ -202,6 +202,9 @@ impl Engine {
     }
 
     /// A worker, to be told what it can do and then started.
+    ///
+    /// One in a process is usual: it runs many handlers. A job that may be what kills its process runs alone in its
+    /// worker, and what other workers of the same process run would die with it.
     pub fn worker(&self) -> WorkerBuilder {
         WorkerBuilder::new(self.clone())
     }

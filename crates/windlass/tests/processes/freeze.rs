@@ -2,16 +2,19 @@
 //!
 //! On PostgreSQL alone. A frozen process keeps its locks, so on SQLite nobody else can have the file.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use windlass::{Engine, HandlerResult, JobId, State};
-use windlass_testkit::postgres::{Cluster, Options, Stop};
+use windlass_testkit::{
+    postgres::{Cluster, Options, Stop},
+    random::{self, Chance},
+};
 
 use crate::{
     common::until,
     handlers::Do,
     home::Home,
-    node::{Node, Role},
+    node::{Node, Role, told},
 };
 
 const JOBS: usize = 5;
@@ -100,4 +103,40 @@ async fn retried(engine: &Engine, what: Do) -> HandlerResult<JobId> {
         }
     }
     Err("the server does not come back".into())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_frozen_process_does_not_hold_others_up() -> HandlerResult {
+    let home = Home::postgres();
+    let outside = home.outside();
+    let role = |seed| Role {
+        lease: Duration::from_secs(1),
+        until_done: true,
+        feed: Some(seed),
+        ..Role::on(&home)
+    };
+    let mut chance = Chance::new(u64::from_be_bytes(random::seed()[..8].try_into().unwrap()));
+    let frozen = Node::start(&role(chance.draw()));
+    let other = Node::start(&role(chance.draw()));
+    let acknowledged = || {
+        let begins = format!("{} acked ", other.id());
+        outside.lines().iter().filter(|line| line.starts_with(&begins)).count()
+    };
+    for _ in 0..random::cases(5) {
+        tokio::time::sleep(chance.ms(300, 600)).await;
+        // It may be in the middle of a transaction.
+        frozen.signal("STOP");
+        let (frozen_at, before) = (Instant::now(), acknowledged());
+        let moved = || (acknowledged() > before + 20).then_some(());
+        until("the other process goes on", LIMIT, moved).await;
+        told("another process went on beside a frozen one after", frozen_at);
+        frozen.signal("CONT");
+    }
+    outside.calm_down();
+    for mut node in [frozen, other] {
+        let status = node.ended(LIMIT).await;
+        assert!(status.success(), "a node ended with {status}:\n{}", node.errors());
+    }
+    home.check().await;
+    Ok(())
 }

@@ -5,6 +5,7 @@
 
 mod local;
 mod open;
+mod store_clock;
 mod wait;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -21,7 +22,7 @@ use windlass_kernel::{
 use windlass_store::{self as store, Reply, Store, Write, rusqlite, sqlite::EnqueueInError};
 
 pub use self::wait::Ended;
-use self::{local::Local, open::Opened, wait::Ends};
+use self::{local::Local, open::Opened, store_clock::StoreClock, wait::Ends};
 use crate::{
     Committer, Error, Handle, Ids, JobRequest, SubmitError, clock, committer,
     ids::{Random, system_random},
@@ -39,7 +40,7 @@ pub struct Config {
     /// The bounds of the Committer.
     pub committer: committer::Config,
     /// How timers and recovery go about it. Without it this engine looks after no timers: then another one
-    /// on the same store has to.
+    /// on the same store has to, and a time that is said as a wait is counted by `clock`, not by the store's.
     pub timers: Option<timers::Config>,
     /// How long finished jobs are kept. None keeps them for ever.
     pub retention: Option<Retention>,
@@ -90,6 +91,7 @@ pub(crate) struct Inner {
     schema: Option<String>,
     ends: Ends,
     pub(crate) local: Local,
+    pub(crate) store_clock: StoreClock,
     /// Ends what runs in the background. Dropping it does the same.
     shutdown: watch::Sender<Stage>,
     /// In the order in which they end.
@@ -159,6 +161,7 @@ impl Engine {
             schema,
             ends: Ends::default(),
             local: Local::default(),
+            store_clock: StoreClock::default(),
             shutdown,
             services: Mutex::default(),
         });
@@ -199,6 +202,9 @@ impl Engine {
     }
 
     /// A worker, to be told what it can do and then started.
+    ///
+    /// One in a process is usual: it runs many handlers. A job that may be what kills its process runs alone in its
+    /// worker, and what other workers of the same process run would die with it.
     pub fn worker(&self) -> WorkerBuilder {
         WorkerBuilder::new(self.clone())
     }
@@ -382,7 +388,7 @@ impl Engine {
     fn enqueue_op(&self, request: JobRequest) -> Result<Enqueue, Error> {
         let ids = &self.inner.ids;
         let job_id = request.id.unwrap_or_else(|| ids.job_id());
-        let new = Box::new(request.into_new(|| ids.now())?);
+        let new = Box::new(request.into_new(|| self.inner.now())?);
         let (tenant, random) = (self.tenant.clone(), ids.random());
         Ok(Enqueue { job_id, tenant, new, random, by: self.by() })
     }
@@ -438,9 +444,9 @@ impl Inner {
         replies
     }
 
-    /// The store's clock is asked in its transactions; this one is for what need not be exact.
+    /// What the store's clock shows, as far as it is known here. In its transactions it is asked itself.
     pub(crate) fn now(&self) -> Timestamp {
-        self.ids.now()
+        self.store_clock.at(self.ids.now())
     }
 
     /// Chance, for the spread of retries.

@@ -151,7 +151,9 @@ struct Looked {
 /// Looks once, and does what has to be done. There may be more for another reason.
 async fn look(engine: &Inner, max: usize, recovering: bool) -> Result<Looked, Error> {
     let following = follow_ups::carry_out(engine, max).await?;
+    let asked_at = engine.ids.now();
     let Due { jobs, now, next_at, next_retry_at } = engine.store.due(max).await?;
+    engine.store_clock.hear(asked_at, now, engine.ids.now());
     let more = recovering || following || jobs.len() >= max;
     let ring = |job: windlass_store::read::DueJob| {
         let op: Op = timer::op_for(job.job_id, job.version, job.alarm, engine.jitter());

@@ -98,11 +98,7 @@ impl Inner {
             let why = format!("another process that lives runs {worker}, or the server is away");
             return Err(Error::Unavailable(why.into()));
         }
-        let note = async |client: &ClientWrapper| -> PgResult<()> {
-            let name = worker.as_str().to_owned();
-            Ok(run_one(client, Ask::new(VOUCHED).with(name)).await.map(drop)?)
-        };
-        self.with_client(note).await
+        Ok(())
     }
 
     /// The worker has ended well: its session is like that of any other.
@@ -198,6 +194,10 @@ async fn hold(inner: &Inner, client: &Client) -> Result<(), tokio_postgres::Erro
         }
         for worker in come {
             client.execute(LOCK, &[&class, &worker.as_str()]).await?;
+            // While the lock was free this process may have been taken for dead, and its session forgotten.
+            if inner.presence.state().workers.contains(&worker) {
+                client.execute(VOUCHED, &[&worker.as_str()]).await?;
+            }
             inner.presence.state().held.insert(worker);
             inner.presence.held.notify_waiters();
         }

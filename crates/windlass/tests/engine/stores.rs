@@ -1,8 +1,12 @@
 //! What has to be true on real stores, in real time.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use windlass::{HandlerResult, job};
+use tokio::time::timeout;
+use windlass::{Clock, Config, Engine, HandlerResult, State, Timestamp, clock, job};
 
 use crate::common::{Do, Home, act};
 
@@ -63,6 +67,40 @@ async fn a_retry_and_a_schedule_start_on_time(home: Home) -> HandlerResult {
     }
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     worker.shutdown().await?;
+    Ok(())
+}
+
+/// On PostgreSQL the server's clock decides. That of this machine may be wrong.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_is_an_hour_off_wakes_nobody_too_early_or_too_late() -> HandlerResult {
+    const HOUR: Duration = Duration::from_secs(3600);
+    const HOUR_MICROS: i64 = 3_600_000_000;
+    let right = clock::system();
+    let slow: Clock = {
+        let right = right.clone();
+        Arc::new(move || Timestamp::from_micros(right().as_micros() - HOUR_MICROS))
+    };
+    let fast: Clock = Arc::new(move || right().plus(HOUR));
+    for clock in [slow, fast] {
+        let home = Home::postgres();
+        let config = Config { clock, ..Config::default() };
+        let engine = Engine::open_with(&home.url, &config).await?;
+        let worker = engine.worker().handle(act).start().await?;
+        // Long enough for a first look at the server's clock.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let long = engine.enqueue(Do::SnoozeMs(600_000)).await?.id;
+        let later = engine.enqueue(job(Do::succeed()).after(HOUR / 2)).await?.id;
+        let short = engine.enqueue(Do::SnoozeMs(100)).await?.id;
+        let soon = engine.enqueue(job(Do::succeed()).after(Duration::from_millis(100))).await?.id;
+        for id in [short, soon] {
+            let ended = timeout(Duration::from_secs(5), engine.wait(id)).await??.job;
+            let took = ended.finished_at.unwrap().since(ended.spec.created_at);
+            assert!(took >= Duration::from_millis(100), "{took:?}");
+        }
+        assert_eq!(engine.job(long).await?.state, State::Waiting);
+        assert_eq!(engine.job(later).await?.state, State::Scheduled);
+        worker.shutdown().await?;
+    }
     Ok(())
 }
 

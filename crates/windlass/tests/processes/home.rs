@@ -41,6 +41,11 @@ impl Home {
         self.url.starts_with("sqlite:")
     }
 
+    /// Its schema, on PostgreSQL.
+    pub(crate) fn schema(&self) -> &str {
+        self.url.split_once("schema=").unwrap().1
+    }
+
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }

@@ -107,7 +107,7 @@ impl Node {
     /// Has it come to its end in good order.
     pub(crate) async fn stop(mut self) {
         self.stdin = None;
-        let status = self.ended(Duration::from_secs(20)).await;
+        let status = self.ended(Duration::from_secs(60)).await;
         assert!(status.success(), "a node ended with {status}:\n{}", self.errors());
     }
 

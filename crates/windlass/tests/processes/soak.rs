@@ -26,7 +26,7 @@ use crate::{
 
 const LEASE: Duration = Duration::from_secs(2);
 /// How long jobs may take to come to their ends when they are left alone.
-const CALM: Duration = Duration::from_secs(30);
+const CALM: Duration = Duration::from_secs(60);
 
 fn is_deep() -> bool {
     env::var_os("WINDLASS_DEEP").is_some()

@@ -16,6 +16,7 @@ mod handler;
 mod middleware;
 mod outcome;
 mod renew;
+mod report;
 mod run;
 mod signal;
 
@@ -23,10 +24,10 @@ pub(crate) use self::executions::Executions;
 pub use self::{
     builder::{Worker, WorkerBuilder},
     context::{Context, Fence, Stop},
-    execute::Report,
     handler::Handler,
     middleware::{Middleware, Next},
     outcome::{BoxError, HandlerResult, IntoOutcome, Outcome},
+    report::Report,
 };
 
 use std::{future::Future, pin::Pin};

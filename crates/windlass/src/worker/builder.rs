@@ -7,10 +7,10 @@ use tokio::{sync::watch, task::JoinHandle};
 use windlass_kernel::{Kind, Queue, Refusal, WorkerId, ops::NewJob};
 
 use super::{
-    execute::{Observer, Report},
     executions::{Executions, Slots},
     handler::{AnyHandler, Handler, erase},
     middleware::Middleware,
+    report::{Observer, Outbox, Report},
     run::{Orders, Shared, run},
 };
 use crate::{Engine, Error, Work};
@@ -242,6 +242,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
             handlers: self.handlers,
             layers: self.layers.into(),
             executions: Arc::new(Executions::new(slots)),
+            outbox: Outbox::default(),
             observer: self.observer,
             lease: self.lease,
             renew_every,

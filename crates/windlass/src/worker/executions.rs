@@ -354,6 +354,20 @@ impl Executions {
         }
     }
 
+    /// Waits until nothing is in hand.
+    pub(super) async fn idle(&self) {
+        loop {
+            {
+                let mut state = self.state();
+                if state.by_job.is_empty() {
+                    return;
+                }
+                state.calls = true;
+            }
+            self.changed().await;
+        }
+    }
+
     /// Waits until something has ended.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;

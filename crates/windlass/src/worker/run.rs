@@ -11,12 +11,14 @@ use windlass_kernel::{By, Jitter, Kind, Op, Queue, TenantId, WorkerId, ops::Rele
 use windlass_store::{ClaimMany, Granted, Reply, Write};
 
 use super::{
-    execute::{Observer, execute},
+    BoxFuture,
+    execute::execute,
     executions::{Executions, Wanted},
     handler::AnyHandler,
     middleware::Middleware,
     renew::renew,
-    signal::Signal,
+    report::{Observer, Outbox},
+    signal::{Signal, Signals},
 };
 use crate::{Engine, Error, SubmitError, engine};
 
@@ -28,6 +30,7 @@ pub(super) struct Shared {
     pub(super) handlers: BTreeMap<Kind, AnyHandler>,
     pub(super) layers: Arc<[Arc<dyn Middleware>]>,
     pub(super) executions: Arc<Executions>,
+    pub(super) outbox: Outbox,
     pub(super) observer: Option<Observer>,
     pub(super) lease: Duration,
     pub(super) renew_every: Duration,
@@ -120,7 +123,7 @@ async fn claim_all(
     loop {
         while tasks.try_join_next().is_some() {}
         while let Some((granted, told)) = shared.executions.next() {
-            tasks.spawn(execute(shared.clone(), granted, false, told));
+            spawn(tasks, shared, granted, false, told);
         }
         let overdue = shared.executions.take_overdue(Instant::now());
         if !overdue.is_empty() {
@@ -225,8 +228,20 @@ fn take(
 ) {
     let told = shared.executions.add(&granted, start, claimed_at, shared.lease);
     if start {
-        tasks.spawn(execute(shared.clone(), granted, true, told));
+        spawn(tasks, shared, granted, true, told);
     }
+}
+
+/// The task is boxed: tokio copies a task whenever its stage changes, and this one is large.
+fn spawn(
+    tasks: &mut JoinSet<()>,
+    shared: &Arc<Shared>,
+    granted: Granted,
+    started: bool,
+    told: Signals,
+) {
+    let running: BoxFuture<()> = Box::pin(execute(shared.clone(), granted, started, told));
+    tasks.spawn(running);
 }
 
 /// Gives back what has not started, and lets the rest finish within the grace period.
@@ -249,9 +264,7 @@ async fn end(
         };
         tokio::select! {
             biased;
-            next = tasks.join_next() => if next.is_none() {
-                return;
-            },
+            () = all_ended(shared, tasks) => return,
             () = over => break,
             // Someone who had time has it no longer.
             changed = orders.changed(), if is_handled => {
@@ -263,9 +276,14 @@ async fn end(
         }
     }
     shared.executions.tell_all(Signal::Abandon);
-    let let_go = async { while tasks.join_next().await.is_some() {} };
     // One that blocks its thread cannot be dropped. Its lease lapses.
-    let _ = tokio::time::timeout(LET_GO, let_go).await;
+    let _ = tokio::time::timeout(LET_GO, all_ended(shared, tasks)).await;
+}
+
+/// Waits until nothing runs any more and everything is reported.
+async fn all_ended(shared: &Shared, tasks: &mut JoinSet<()>) {
+    while tasks.join_next().await.is_some() {}
+    shared.executions.idle().await;
 }
 
 /// Gives back what has not started.

@@ -15,7 +15,7 @@ use tokio::{
 use windlass_kernel::{Epoch, JobId};
 use windlass_store::{Granted, IdMap, IdSet};
 
-use super::context::Stop;
+use super::{context::Stop, pace::Pace};
 
 /// What an execution is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,39 +95,9 @@ enum Phase {
     Reports,
 }
 
-/// How many jobs ended lately: so many may be claimed ahead, for they will be wanted soon.
-#[derive(Debug, Default)]
-struct Pace {
-    began: Option<Instant>,
-    ended: usize,
-    before: usize,
-}
-
-/// A job that is claimed ahead should start within this time.
-const SOON: Duration = Duration::from_millis(100);
-/// One that has not started within this time is given back: the jobs before it take longer than was thought.
+/// A job of the local queue that has not started within this time is given back: those before it take longer than
+/// was thought.
 const AHEAD_MAX: Duration = Duration::from_secs(1);
-
-impl Pace {
-    fn note(&mut self, now: Instant) {
-        let began = *self.began.get_or_insert(now);
-        if now - began >= SOON {
-            let is_next = now - began < SOON * 2;
-            self.before = if is_next { self.ended } else { 0 };
-            (self.began, self.ended) = (Some(now), 0);
-        }
-        self.ended += 1;
-    }
-
-    /// How many ended in the last tenth of a second that is over; none, if that is long ago.
-    fn lately(&self, now: Instant) -> usize {
-        match self.began.map(|began| now - began) {
-            Some(passed) if passed < SOON => self.before,
-            Some(passed) if passed < SOON * 2 => self.ended,
-            Some(_) | None => 0,
-        }
-    }
-}
 
 impl Executions {
     pub(super) fn new(slots: Slots) -> Self {

@@ -294,7 +294,8 @@ impl Engine {
 
     /// Waits until the job is at its end, and gives back how it ended.
     ///
-    /// In the process whose worker runs the job the answer comes at once, elsewhere within half a second.
+    /// In the process whose worker runs the job the answer comes at once, elsewhere within half a second. While the
+    /// store is away it waits for that, too: give it a time-out if you cannot.
     pub async fn wait(&self, id: JobId) -> Result<Ended, Error> {
         wait::wait(&self.inner, &self.tenant, id).await
     }

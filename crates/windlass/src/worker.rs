@@ -15,6 +15,7 @@ mod executions;
 mod handler;
 mod middleware;
 mod outcome;
+mod pace;
 mod renew;
 mod report;
 mod run;

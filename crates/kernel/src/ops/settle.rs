@@ -113,8 +113,10 @@ pub(super) fn decide(job: &Job, op: &Settle, now: Timestamp) -> Result<Transitio
         }
         Outcome::Cancelled { reason } => {
             check_reason(reason.as_deref())?;
-            let fact =
-                Fact::Cancelled { reason: reason.clone(), failure: None, settle: Some(settle) };
+            // A handler that says nothing stopped for the reason that it was given.
+            let asked = || job.cancel.as_ref().and_then(|request| request.reason.clone());
+            let reason = reason.clone().or_else(asked);
+            let fact = Fact::Cancelled { reason, failure: None, settle: Some(settle) };
             draft.record(Cause::CancelCommand, fact)?;
         }
     }

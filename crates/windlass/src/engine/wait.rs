@@ -13,7 +13,10 @@ use std::{
 };
 
 use serde::de::DeserializeOwned;
-use tokio::{sync::Notify, time::timeout};
+use tokio::{
+    sync::Notify,
+    time::{sleep, timeout},
+};
 use windlass_kernel::{Job, JobId, State, TenantId};
 
 use super::Inner;
@@ -106,7 +109,16 @@ pub(super) async fn wait(inner: &Inner, tenant: &TenantId, id: JobId) -> Result<
         tokio::pin!(told);
         // From here on it hears what is told, also while it looks.
         told.as_mut().enable();
-        let job = inner.store.job(id).await?;
+        let job = match inner.store.job(id).await {
+            Ok(job) => job,
+            // The store is away, and will be back.
+            Err(error) if error.info().retryable => {
+                sleep(pause).await;
+                pause = (pause * 2).min(LOOK_LATER);
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
         let job = job.filter(|job| job.spec.tenant == *tenant).ok_or(Error::NoJob(id))?;
         if job.state.is_end() {
             let mut outputs = inner.store.outputs(id).await?;

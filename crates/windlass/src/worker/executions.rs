@@ -12,7 +12,10 @@ use tokio::{sync::Notify, time::Instant};
 use windlass_kernel::{Epoch, JobId};
 use windlass_store::{Granted, IdMap, IdSet};
 
-use super::signal::{Signal, Signals};
+use super::{
+    pace::Pace,
+    signal::{Signal, Signals},
+};
 
 /// How much a worker does at once.
 #[derive(Clone, Copy, Debug)]
@@ -86,40 +89,9 @@ enum Phase {
     Reports,
 }
 
-/// How many jobs ended lately: so many may be claimed ahead, for they will be wanted soon.
-#[derive(Debug, Default)]
-struct Pace {
-    began: Option<Instant>,
-    ended: usize,
-    before: usize,
-}
-
-/// A job that is claimed ahead should start within this time.
-const SOON: Duration = Duration::from_millis(100);
-/// One that has not started within this time is given back: the jobs before it take longer than was thought.
+/// A job of the local queue that has not started within this time is given back: those before it take longer than
+/// was thought.
 const AHEAD_MAX: Duration = Duration::from_secs(1);
-
-impl Pace {
-    fn note(&mut self, now: Instant) {
-        self.turn(now);
-        self.ended += 1;
-    }
-
-    /// How many jobs are likely to end soon.
-    fn soon(&mut self, now: Instant) -> usize {
-        self.turn(now);
-        self.before
-    }
-
-    fn turn(&mut self, now: Instant) {
-        let began = *self.began.get_or_insert(now);
-        if now - began >= SOON {
-            let is_next = now - began < SOON * 2;
-            self.before = if is_next { self.ended } else { 0 };
-            (self.began, self.ended) = (Some(now), 0);
-        }
-    }
-}
 
 impl Executions {
     pub(super) fn new(slots: Slots) -> Self {
@@ -130,7 +102,7 @@ impl Executions {
     pub(super) fn wanted(&self, patient: bool, now: Instant) -> Wanted {
         let mut state = self.state();
         let Slots { concurrency, ahead_max, reports_max } = self.slots;
-        let soon = state.pace.soon(now);
+        let soon = state.pace.lately(now);
         state.calls = true;
         if state.reporting >= reports_max {
             return Wanted::Nothing;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use windlass::{HandlerResult, State, job, testing};
+use windlass_kernel::Fact;
 
 use crate::common::{Do, act};
 
@@ -86,5 +87,24 @@ async fn the_children_of_a_cancelled_job_are_cancelled_too() -> HandlerResult {
     engine.cancel(parent).await?;
     assert_eq!(engine.wait(child).await?.job.state, State::Cancelled);
     assert_eq!(engine.job(other).await?.state, State::Queued);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_gives_no_reason_stopped_for_the_one_it_was_given() -> HandlerResult {
+    let engine = testing::engine()?;
+    let stops = async |_: Do, context: windlass::Context| -> HandlerResult<windlass::Outcome> {
+        context.stopped().await;
+        Ok(windlass::Outcome::cancelled(None))
+    };
+    let worker = engine.worker().handle(stops).start().await?;
+    let id = engine.enqueue(Do::succeed()).await?.id;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    engine.cancel_with(id, Duration::from_secs(7), Some("enough".to_owned())).await?;
+    engine.wait(id).await?;
+    let last = engine.store().events(id).await?.pop().unwrap();
+    let Fact::Cancelled { reason, .. } = last.fact else { panic!("{last:?}") };
+    assert_eq!(reason.as_deref(), Some("enough"));
+    worker.shutdown().await?;
     Ok(())
 }

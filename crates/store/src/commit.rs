@@ -6,7 +6,7 @@
 //! happens in between is here and has no IO, so it is the same on every database.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -122,11 +122,11 @@ pub struct Needs {
     /// Jobs by id. One may stand here twice.
     pub jobs: Vec<JobId>,
     /// Jobs by key.
-    pub keys: HashSet<Key>,
+    pub keys: BTreeSet<Key>,
     /// Tasks that a new job runs.
-    pub tasks: HashSet<(TenantId, TaskId)>,
+    pub tasks: BTreeSet<(TenantId, TaskId)>,
     /// Dead letters by id; their jobs and tasks are needed too.
-    pub letters: HashSet<DlqId>,
+    pub letters: BTreeSet<DlqId>,
     /// Jobs whose task is needed.
     pub tasks_of: IdSet,
 }

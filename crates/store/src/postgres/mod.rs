@@ -67,7 +67,7 @@ use crate::{
     news::Sooner,
     read::{
         Cursor, Due, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
-        Pruned, SessionView, StoredFollowUp,
+        Progress, Pruned, SessionView, StoredFollowUp,
     },
 };
 
@@ -246,6 +246,12 @@ impl Store for Postgres {
     fn outputs(&self, id: JobId) -> StoreFuture<'_, Vec<Output>> {
         self.ask(move |inner| async move {
             inner.with_client(async move |it| read::read_outputs(it, id).await).await
+        })
+    }
+
+    fn progress(&self, id: JobId) -> StoreFuture<'_, Option<Progress>> {
+        self.ask(move |inner| async move {
+            inner.with_client(async move |it| read::read_progress(it, id).await).await
         })
     }
 

@@ -51,6 +51,7 @@ mod input;
 mod lists;
 mod long_history;
 mod presence;
+mod progress;
 mod races;
 mod ready;
 mod retention;

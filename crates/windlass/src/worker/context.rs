@@ -162,7 +162,7 @@ impl Context {
     pub async fn heartbeat(&self) -> Result<(), Error> {
         let job = &self.inner.job;
         let (job_id, epoch, lease) = (job.id, job.epoch, self.inner.lease);
-        let op = Op::Renew(Renew { job_id, epoch, lease, heartbeat: true });
+        let op = Op::Renew(Renew { job_id, epoch, lease, heartbeat: true, progress: None });
         let write = Write::Op { tenant: job.spec.tenant.clone(), op };
         let engine = self.inner.engine.inner();
         match engine.submit(write).await {

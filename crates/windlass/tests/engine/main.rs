@@ -18,6 +18,7 @@ mod leases;
 #[expect(dead_code, reason = "here the line is slow, and never cut")]
 mod line;
 mod mass_failure;
+mod progress;
 mod requests;
 mod runs;
 mod shutdown;

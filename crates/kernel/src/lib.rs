@@ -85,4 +85,6 @@ pub use refusal::Refusal;
 pub use retention::Retention;
 pub use retry::{Jitter, RetryPolicy};
 pub use time::Timestamp;
-pub use transition::{Answer, Attempt, AttemptState, FollowUp, NewPayload, Transition, attempts};
+pub use transition::{
+    Answer, Attempt, AttemptState, FollowUp, NewPayload, Progress, Transition, attempts,
+};

@@ -28,6 +28,8 @@ pub struct Transition {
     pub result: Option<Payload>,
     /// What a handler says is left to do.
     pub remaining: Option<Payload>,
+    /// How far a handler says it has come.
+    pub progress: Option<Progress>,
     /// The attempt as it is afterwards, if it changed.
     pub attempt: Option<Attempt>,
     /// The dead letter as it is afterwards, if it changed.
@@ -63,6 +65,7 @@ impl Transition {
             payload: None,
             result: None,
             remaining: None,
+            progress: None,
             attempt: None,
             letter: None,
             approval: None,
@@ -115,6 +118,17 @@ pub enum NewPayload {
     Given(Payload),
     /// It is the same as another job's.
     Of(JobId),
+}
+
+/// How far a handler says it has come. There is one for each job: the last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The epoch that said it.
+    pub epoch: Epoch,
+    /// When it was said.
+    pub at: Timestamp,
+    /// What was said.
+    pub value: Payload,
 }
 
 /// What follows for another job. It is carried out later as an op with the same outcome each time.

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use windlass_kernel::{
-    Actor, Answer, By, JobId, Kind, Op, Payload, Principal, Refusal, Tag, TenantId, Timestamp,
-    WorkerId,
+    Actor, Answer, By, Epoch, JobId, Kind, Op, Payload, Principal, Refusal, Tag, TenantId,
+    Timestamp, WorkerId,
     ids::ClaimId,
     job::Priority,
-    ops::{Cancel, Claim, Enqueue, NewJob},
+    ops::{Cancel, Claim, Enqueue, NewJob, Renew},
 };
 use windlass_testkit::MapStore;
 
@@ -110,6 +110,37 @@ fn a_lease_is_bounded() {
     assert!(claim(DAY).is_ok());
     refused("lease_ms", &claim(Duration::from_millis(99)));
     refused("lease_ms", &claim(DAY + TICK));
+}
+
+#[test]
+fn a_report_of_progress_is_bounded_and_fenced() {
+    let mut store = MapStore::default();
+    enqueue_in(&mut store, |_| {}).expect("it is new");
+    let (job_id, claim_id) = (JobId::from_u128(1), ClaimId::from_u128(1));
+    let worker = WorkerId::new("w1").expect("a name");
+    let (trace_id, lease, start, alone) = (None, DAY, true, false);
+    let claim = Claim { job_id, claim_id, worker, trace_id, lease, start, alone };
+    let epoch = commit(&mut store, claim).expect("it is queued").epoch;
+    let mut report = |epoch, bytes: usize, heartbeat| {
+        let text = format!("\"{}\"", "x".repeat(bytes - 2));
+        let progress = Payload::parse(&text, usize::MAX).ok();
+        let before = store.clone();
+        let answer = commit(&mut store, Renew { job_id, epoch, lease, heartbeat, progress });
+        assert_eq!(store.events, before.events, "it is not history");
+        let said = store.progress.get(&job_id).map(|it| (it.epoch, it.value.as_str().len()));
+        (answer, said)
+    };
+    let last = Renew::PROGRESS_BYTES_MAX;
+    let stale = Epoch::new(epoch.get() + 1);
+    assert_eq!(report(stale, 10, true), (Err(Refusal::StaleAttempt), None));
+    assert_eq!(report(stale, last + 1, true), (Err(Refusal::StaleAttempt), None));
+    let (answer, said) = report(epoch, last, true);
+    assert!(answer.is_ok(), "{answer:?}");
+    assert_eq!(said, Some((epoch, last)));
+    let (answer, said) = report(epoch, last + 1, true);
+    refused("progress", &answer);
+    assert_eq!(said, Some((epoch, last)), "the last one stands");
+    assert_eq!(report(epoch, 2, false).1, Some((epoch, 2)), "a heartbeat is not needed");
 }
 
 #[test]

@@ -208,6 +208,13 @@ CREATE TABLE payloads (
     payload TEXT NOT NULL
 ) STRICT;
 
+CREATE TABLE progress (
+    seq   INTEGER PRIMARY KEY,
+    epoch INTEGER NOT NULL CHECK (epoch >= 1),
+    at    INTEGER NOT NULL,
+    value TEXT    NOT NULL
+) STRICT;
+
 CREATE TABLE pruned (
     id       BLOB    PRIMARY KEY CHECK (length(id) = 16),
     at       INTEGER NOT NULL,

@@ -6,7 +6,7 @@
 //! happens in between is here and has no IO, so it is the same on every database.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -14,8 +14,8 @@ use std::{
 use crate::{IdMap, IdSet};
 use windlass_kernel::{
     Answer, Approval, Current, DeadLetter, DlqId, Event, FollowUp, IdempotencyKey,
-    IdempotencyScope, Job, JobId, Kind, NewPayload, Op, Payload, Queue, Refusal, Task, TaskId,
-    TenantId, Timestamp, TraceId, Transition, WorkerId, decide, ids::ClaimId, ops,
+    IdempotencyScope, Job, JobId, Kind, NewPayload, Op, Payload, Progress, Queue, Refusal, Task,
+    TaskId, TenantId, Timestamp, TraceId, Transition, WorkerId, decide, ids::ClaimId, ops,
 };
 
 /// One thing to be written.
@@ -122,11 +122,11 @@ pub struct Needs {
     /// Jobs by id. One may stand here twice.
     pub jobs: Vec<JobId>,
     /// Jobs by key.
-    pub keys: HashSet<Key>,
+    pub keys: BTreeSet<Key>,
     /// Tasks that a new job runs.
-    pub tasks: HashSet<(TenantId, TaskId)>,
+    pub tasks: BTreeSet<(TenantId, TaskId)>,
     /// Dead letters by id; their jobs and tasks are needed too.
-    pub letters: HashSet<DlqId>,
+    pub letters: BTreeSet<DlqId>,
     /// Jobs whose task is needed.
     pub tasks_of: IdSet,
 }
@@ -211,6 +211,8 @@ pub struct Changes {
     pub events: BTreeMap<TenantId, Vec<Event>>,
     /// What handlers gave back.
     pub outputs: Vec<Output>,
+    /// How far handlers say they have come: the last report of each job.
+    pub progress: BTreeMap<JobId, Progress>,
     /// Dead letters as they are now.
     pub letters: BTreeMap<DlqId, DeadLetter>,
     /// What people said about them.
@@ -362,6 +364,9 @@ impl<P: Default> WorkingSet<P> {
             let (result, remaining) = (transition.result, transition.remaining);
             let output = Output { job_id: id, attempt: job.attempt, result, remaining, stats };
             self.changes.outputs.push(output);
+        }
+        if let Some(progress) = transition.progress {
+            self.changes.progress.insert(id, progress);
         }
         if !transition.events.is_empty() {
             let events = self.changes.events.entry(spec.tenant.clone()).or_default();

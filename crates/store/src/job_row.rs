@@ -62,7 +62,7 @@ impl TraceName<'_> {
 }
 
 /// Jobs that are offered to workers together.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct GroupName {
     pub(crate) queue: Queue,
     pub(crate) tenant: TenantId,

@@ -34,7 +34,7 @@ pub use id_map::{IdMap, IdSet};
 pub use log::spec_digest;
 use read::{
     Cursor, Due, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
-    Pruned, SessionView, StoredFollowUp,
+    Progress, Pruned, SessionView, StoredFollowUp,
 };
 pub use rusqlite;
 use windlass_kernel::{
@@ -80,6 +80,9 @@ pub trait Store: Send + Sync {
 
     /// What handlers gave back, by attempt.
     fn outputs(&self, id: JobId) -> StoreFuture<'_, Vec<Output>>;
+
+    /// How far the handler of a job said it had come, if it did: the last report that counted.
+    fn progress(&self, id: JobId) -> StoreFuture<'_, Option<Progress>>;
 
     /// The history of a job, in order.
     fn events(&self, id: JobId) -> StoreFuture<'_, Vec<Event>>;

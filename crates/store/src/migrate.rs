@@ -30,6 +30,11 @@ pub(crate) const SQLITE: &[Migration] = &[
         served_from: 1,
         sql: include_str!("../migrations/sqlite/0002_timers.sql"),
     },
+    Migration {
+        number: 3,
+        served_from: 1,
+        sql: include_str!("../migrations/sqlite/0003_progress.sql"),
+    },
 ];
 
 /// The steps of PostgreSQL.
@@ -44,6 +49,11 @@ pub(crate) const POSTGRES: &[Migration] = &[
         number: 2,
         served_from: 1,
         sql: include_str!("../migrations/postgres/0002_timers.sql"),
+    },
+    Migration {
+        number: 3,
+        served_from: 1,
+        sql: include_str!("../migrations/postgres/0003_progress.sql"),
     },
 ];
 

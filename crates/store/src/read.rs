@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 use windlass_kernel::{
-    FollowUp, Job, JobId, Kind, LetterState, Queue, State, Tag, TenantId, Timestamp, WorkerId,
-    timer::Alarm,
+    Epoch, FollowUp, Job, JobId, Kind, LetterState, Queue, State, Tag, TenantId, Timestamp,
+    WorkerId, timer::Alarm,
 };
 
 /// Which jobs are asked for. Whatever is not named does not matter.
@@ -175,6 +175,17 @@ pub struct Output {
     pub remaining: Option<String>,
     /// Figures.
     pub stats: Option<String>,
+}
+
+/// How far a handler said it had come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The epoch that said it.
+    pub epoch: Epoch,
+    /// When it was said, by the store's clock.
+    pub at: Timestamp,
+    /// What was said, byte for byte.
+    pub value: String,
 }
 
 /// What one step of retention did.

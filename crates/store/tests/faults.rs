@@ -1,4 +1,5 @@
 //! Faults of the disk and of the writer: what the caller is told, and that nothing half-done remains.
+#![expect(clippy::disallowed_methods, reason = "a test that waits for a real store has an end")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod common;

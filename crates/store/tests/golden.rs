@@ -23,15 +23,15 @@ use windlass_kernel::{
     job::{Priority, ScheduleType, Wait, WaitOn},
     ops::{
         Discard, Expire, Expiry, Fingerprint, Idempotency, NewJob, NewTask, Outcome, Promote,
-        PromoteWhen, Release, WaitFor, Wake, WakeBy,
+        PromoteWhen, Release, Renew, WaitFor, Wake, WakeBy,
     },
 };
 use windlass_store::{Write, read::InboxOutcome};
 use windlass_testkit::postgres::Cluster;
 
 /// The newest migration of each database.
-const NEWEST: u32 = 2;
-const NEWEST_POSTGRES: u32 = 2;
+const NEWEST: u32 = 3;
+const NEWEST_POSTGRES: u32 = 3;
 
 fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
@@ -66,6 +66,9 @@ const JOBS: [(u128, State); 12] = [
     // It waits in the inbox, in the form of that version.
     (12, State::Queued),
 ];
+
+/// What the handler of job 3 has said, from the third schema on.
+const PROGRESS: &str = "{ \"rows\": 12 }";
 
 /// Makes the file of the newest schema, if it is to be made.
 fn bless() {
@@ -143,6 +146,8 @@ fn make(home: Arc<dyn Home>) {
     assert_eq!(granted.len(), 9);
     let epoch = granted[0].job.epoch;
     let id = JobId::from_u128;
+    let (lease, progress) = (Duration::from_secs(60), Some(payload(PROGRESS)));
+    test.op(Renew { job_id: id(3), epoch, lease, heartbeat: true, progress }).unwrap();
     let result = Some(payload("{ \"sent\": 1 }"));
     let done = Outcome::Succeeded { result };
     let mut settle_4 = settle(id(4), epoch, done);
@@ -228,8 +233,10 @@ fn every_golden_database_is_read_and_finished() {
         let size = fs::copy(file_of(version), &path).expect("it is there; else run `make bless`");
         fs::copy(mark_of(&file_of(version)), mark_of(&path)).unwrap();
         assert!(size < 200 * 1024, "it is too large to keep");
+        let report = windlass_store::sqlite::check(&path).unwrap();
+        assert!(report.is_clean(), "before it is brought up to date: {report}");
         let test = FileStore::open(&path).unwrap();
-        check_read(&test, |state| state);
+        check_read(&test, version, |state| state);
         finish(&test);
         let report = test.home.check();
         assert!(report.is_clean(), "{report}");
@@ -242,8 +249,10 @@ fn every_golden_dump_is_read_and_finished() {
     bless_dump();
     for version in 1..=NEWEST_POSTGRES {
         restore(&dump_of(version));
+        let report = schema_home().check();
+        assert!(report.is_clean(), "before it is brought up to date: {report}");
         let test = TestStore::open(schema_home()).unwrap();
-        check_read(&test, |state| match state {
+        check_read(&test, version, |state| match state {
             State::Running => State::Interrupted,
             State::Dispatched => State::Queued,
             other => other,
@@ -257,7 +266,7 @@ fn every_golden_dump_is_read_and_finished() {
 }
 
 /// Everything in it can be read, and says what it said.
-fn check_read(test: &TestStore, left_in: impl Fn(State) -> State) {
+fn check_read(test: &TestStore, version: u32, left_in: impl Fn(State) -> State) {
     for (number, state) in JOBS {
         let id = JobId::from_u128(number);
         let job = test.job(id);
@@ -284,6 +293,8 @@ fn check_read(test: &TestStore, left_in: impl Fn(State) -> State) {
     let output = test.wait(test.store.outputs(JobId::from_u128(4))).remove(0);
     assert_eq!(output.result.as_deref(), Some("{ \"sent\": 1 }"));
     assert_eq!(output.stats.as_deref(), Some("{ \"ms\": 12 }"));
+    let said = test.wait(test.store.progress(JobId::from_u128(3)));
+    assert_eq!(said.map(|it| it.value), (version >= 3).then(|| PROGRESS.to_owned()));
     let letter = test.job(JobId::from_u128(8)).dlq_id.unwrap();
     assert_eq!(test.wait(test.store.letter(letter)).unwrap().failure.code, "NO_SUCH_USER");
     assert_eq!(test.wait(test.store.approvals(letter)).len(), 1);

@@ -1,4 +1,5 @@
 //! The store in memory: what it shares with a file is part of conformance, and the rest is here.
+#![expect(clippy::disallowed_methods, reason = "a test that waits for a real store has an end")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod common;

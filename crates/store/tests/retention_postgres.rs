@@ -1,6 +1,7 @@
 //! Retention where several nodes share a store: they stay out of each other's way, and partitions of the log go when
 //! nothing in them is needed.
 
+#![expect(clippy::disallowed_methods, reason = "a test that waits for a real store has an end")]
 #![expect(clippy::unwrap_used, reason = "in a test, what fails should fail here")]
 
 mod common;

@@ -1,5 +1,6 @@
 //! User transactions on SQLite: its locks, its views, and what else only a file can meet. What every database
 //! promises to a user's transaction is part of conformance.
+#![expect(clippy::disallowed_methods, reason = "a test that waits for a real store has an end")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod common;

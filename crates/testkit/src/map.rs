@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use windlass_kernel::{
     Answer, Approval, Attempt, Current, DeadLetter, DlqId, Event, FollowUp, Job, JobId, NewPayload,
-    Op, Payload, Refusal, Task, TaskId, TenantId, Timestamp, decide,
+    Op, Payload, Progress, Refusal, Task, TaskId, TenantId, Timestamp, decide,
 };
 
 /// Everything a store holds, in memory.
@@ -18,6 +18,8 @@ pub struct MapStore {
     pub payloads: BTreeMap<JobId, Payload>,
     /// What handlers gave back, by job and attempt: the result, and what is left to do.
     pub outputs: BTreeMap<(JobId, u32), (Option<Payload>, Option<Payload>)>,
+    /// How far handlers said they had come, by job.
+    pub progress: BTreeMap<JobId, Progress>,
     /// All events, in the order of the store.
     pub events: Vec<Event>,
     /// Attempts by task and number.
@@ -67,6 +69,9 @@ impl MapStore {
         if transition.result.is_some() || transition.remaining.is_some() {
             let output = (transition.result, transition.remaining);
             self.outputs.insert((job.id, job.attempt), output);
+        }
+        if let Some(progress) = transition.progress {
+            self.progress.insert(job.id, progress);
         }
         if let Some(attempt) = transition.attempt {
             let key = (attempt.tenant.clone(), attempt.task_id.clone(), attempt.attempt);

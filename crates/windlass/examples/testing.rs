@@ -23,6 +23,7 @@ async fn remind(_: Remind, context: Context) -> HandlerResult<u32> {
 // In a test: #[tokio::test(start_paused = true)]
 #[tokio::main(flavor = "current_thread", start_paused = true)]
 async fn main() -> HandlerResult {
+    #[expect(clippy::disallowed_methods, reason = "to tell how long it really takes")]
     let real = Instant::now();
     let (engine, faults) = (testing::engine()?, Faults::new());
     faults.inject(Fault::Timeout, 1);

@@ -19,6 +19,10 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 /// The clock of this machine. It may go back when somebody sets it.
 pub fn system() -> Clock {
     Arc::new(|| {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "this is the clock that the others are given"
+        )]
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         Timestamp::MIN.plus(since_1970.unwrap_or_default())
     })

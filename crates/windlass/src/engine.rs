@@ -5,6 +5,7 @@
 
 mod local;
 mod open;
+mod progress;
 mod store_clock;
 mod wait;
 
@@ -21,8 +22,8 @@ use windlass_kernel::{
 };
 use windlass_store::{self as store, Reply, Store, Write, rusqlite, sqlite::EnqueueInError};
 
-pub use self::wait::Ended;
 use self::{local::Local, open::Opened, store_clock::StoreClock, wait::Ends};
+pub use self::{progress::Progress, wait::Ended};
 use crate::{
     Committer, Error, Handle, Ids, JobRequest, SubmitError, clock, committer,
     ids::{Random, system_random},
@@ -298,6 +299,23 @@ impl Engine {
     /// store is away it waits for that, too: give it a time-out if you cannot.
     pub async fn wait(&self, id: JobId) -> Result<Ended, Error> {
         wait::wait(&self.inner, &self.tenant, id).await
+    }
+
+    /// How far the handler of a job said it had come, if it did. The last word of an attempt stands until the next
+    /// one says something, and stays when the job has ended.
+    ///
+    /// ```
+    /// # async fn example(engine: windlass::Engine, id: windlass::JobId) -> Result<(), windlass::Error> {
+    /// if let Some(progress) = engine.progress(id).await? {
+    ///     let (done, file): (usize, String) = progress.get()?;
+    ///     println!("{done} files done, {file} is next, as of {}", progress.at);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn progress(&self, id: JobId) -> Result<Option<Progress>, Error> {
+        self.job(id).await?;
+        Ok(self.inner.store.progress(id).await?.map(Progress::from))
     }
 
     /// Asks a job to stop. One that runs may clean up first, for the usual grace period; any other is

@@ -18,8 +18,13 @@ pub type Random = Arc<dyn Fn() -> u128 + Send + Sync>;
 pub fn system_random() -> Random {
     Arc::new(|| {
         let mut bytes = [0; 16];
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "this is the chance that the others are given"
+        )]
+        let filled = getrandom::fill(&mut bytes);
         // A system without randomness cannot make an id that nobody else makes: there is no way on.
-        getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+        filled.expect("the operating system gives random bytes");
         u128::from_ne_bytes(bytes)
     })
 }
@@ -84,7 +89,7 @@ fn version_7(now: Timestamp, random: u128) -> u128 {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::HashSet, time::Duration};
+    use std::{collections::BTreeSet, time::Duration};
 
     use super::*;
     use crate::clock::SetClock;
@@ -115,7 +120,7 @@ mod tests {
     #[test]
     fn ids_of_one_instant_differ() {
         let ids = Ids::new(SetClock::new(Timestamp::MAX).clock(), system_random());
-        let made: HashSet<JobId> = (0..10_000).map(|_| ids.job_id()).collect();
+        let made: BTreeSet<JobId> = (0..10_000).map(|_| ids.job_id()).collect();
         assert_eq!(made.len(), 10_000);
         assert_eq!(ids.claim_id().as_u128() >> 76 & 0xf, 7);
     }

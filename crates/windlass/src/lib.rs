@@ -55,7 +55,7 @@ pub mod worker;
 
 pub use clock::Clock;
 pub use committer::{Committer, Handle, SubmitError};
-pub use engine::{Config, Ended, Engine, Enqueued};
+pub use engine::{Config, Ended, Engine, Enqueued, Progress};
 pub use enqueue_in::enqueue_in;
 #[cfg(feature = "postgres")]
 pub use enqueue_in::enqueue_in_postgres;

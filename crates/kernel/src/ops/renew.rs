@@ -1,11 +1,12 @@
 //! Renew: a worker keeps its lease. It writes no event, for a lease is not history.
 //!
-//! The answer brings what the worker has to know: a cancel request, or that the lease is lost.
+//! The answer brings what the worker has to know: a cancel request, or that the lease is lost. A renewal can carry
+//! how far the handler has come, which replaces what was said before and is no history either.
 
 use std::time::Duration;
 
 use crate::{
-    Answer, Epoch, Job, JobId, Refusal, Timestamp, Transition,
+    Answer, Epoch, Job, JobId, Payload, Progress, Refusal, Timestamp, Transition,
     ops::{claim::check_lease, fence},
 };
 
@@ -20,11 +21,23 @@ pub struct Renew {
     pub lease: Duration,
     /// Is it a sign of life of the handler, too?
     pub heartbeat: bool,
+    /// How far the handler has come, in its own words.
+    pub progress: Option<Payload>,
+}
+
+impl Renew {
+    /// The longest report of progress.
+    pub const PROGRESS_BYTES_MAX: usize = 16 * 1024;
 }
 
 pub(super) fn decide(job: &Job, op: &Renew, now: Timestamp) -> Result<Transition, Refusal> {
     fence(job, op.epoch)?;
     check_lease(op.lease)?;
+    if let Some(value) = &op.progress
+        && value.as_str().len() > Renew::PROGRESS_BYTES_MAX
+    {
+        return Err(Refusal::invalid("progress", "must be at most 16 KiB long"));
+    }
     let mut transition = Transition::unchanged(job);
     let job = &mut transition.job;
     job.lease_count += 1;
@@ -34,6 +47,8 @@ pub(super) fn decide(job: &Job, op: &Renew, now: Timestamp) -> Result<Transition
             lease.beat_at = now;
         }
     }
+    transition.progress =
+        op.progress.clone().map(|value| Progress { epoch: op.epoch, at: now, value });
     transition.answer = Answer::of(&transition.job);
     Ok(transition)
 }

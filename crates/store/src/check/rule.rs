@@ -37,7 +37,7 @@ rules! {
     Integrity = "integrity",
     /// Every row and every line can be read.
     Readable = "readable",
-    /// Nothing stands alone: lines, payloads, outputs, children and approvals belong to something that is there.
+    /// Nothing stands alone: lines, payloads, outputs, progress, children and approvals belong to something that is there.
     Owner = "owner",
     /// Event numbers of the store have no gap, but for what retention took.
     LogContiguous = "log_contiguous",

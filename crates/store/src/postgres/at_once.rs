@@ -91,6 +91,7 @@ fn only_makes_jobs(changes: &Changes) -> bool {
         updated,
         events,
         outputs,
+        progress,
         letters,
         approvals,
         tasks,
@@ -101,6 +102,7 @@ fn only_makes_jobs(changes: &Changes) -> bool {
         && updated.is_empty()
         && Block::new(0).lacks(events.len()) == 0
         && outputs.is_empty()
+        && progress.is_empty()
         && letters.is_empty()
         && approvals.is_empty()
         && tasks.is_empty()

@@ -50,6 +50,9 @@ async fn copy_all(client: &mut Client, report: &mut Report) -> PgResult<Copy> {
     for table in TABLES {
         table.copy(&snapshot, &mut copy).await?;
     }
+    if snapshot.query_one(HAS_PROGRESS, &[]).await?.try_get(0)? {
+        PROGRESS.copy(&snapshot, &mut copy).await?;
+    }
     Ok(copy)
 }
 
@@ -183,6 +186,14 @@ const TABLES: &[Table] = &[
         write: "INSERT INTO inbox_set_aside (id, found_at, why) VALUES (?1, ?2, ?3)",
     },
 ];
+
+/// Came with the third schema. A store can be checked that nobody has opened since.
+const PROGRESS: Table = Table {
+    read: "SELECT id, epoch, at, value FROM progress",
+    write: "INSERT INTO progress (seq, epoch, at, value)
+            VALUES (coalesce((SELECT seq FROM jobs WHERE id = ?1), -1), ?2, ?3, ?4)",
+};
+const HAS_PROGRESS: &str = "SELECT to_regclass('progress') IS NOT NULL";
 
 /// How many rows are fetched at once.
 const ROWS_MAX: i32 = 200;

@@ -1,6 +1,6 @@
 //! Loads the rows that a commit needs, and locks them.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use tokio_postgres::Row;
 use windlass_kernel::{
@@ -288,7 +288,7 @@ pub(super) async fn load_rest(work: &mut Work<'_>, names: &Names, needs: &Needs)
     }
     let of_jobs = tasks_of.iter().filter_map(|id| work.set.job(*id));
     let of_jobs = of_jobs.map(|job| (job.spec.tenant.clone(), job.spec.task_id.clone()));
-    let tasks: HashSet<_> = needs.tasks.iter().cloned().chain(of_jobs).collect();
+    let tasks: BTreeSet<_> = needs.tasks.iter().cloned().chain(of_jobs).collect();
     if tasks.is_empty() {
         return Ok(());
     }

@@ -67,7 +67,7 @@ use crate::{
     news::Sooner,
     read::{
         Cursor, Due, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
-        Pruned, SessionView, StoredFollowUp,
+        Progress, Pruned, SessionView, StoredFollowUp,
     },
 };
 
@@ -249,6 +249,12 @@ impl Store for Postgres {
         })
     }
 
+    fn progress(&self, id: JobId) -> StoreFuture<'_, Option<Progress>> {
+        self.ask(move |inner| async move {
+            inner.with_client(async move |it| read::read_progress(it, id).await).await
+        })
+    }
+
     fn events(&self, id: JobId) -> StoreFuture<'_, Vec<Event>> {
         self.ask(move |inner| async move {
             inner.read_of(id, Vec::is_empty, async move |it| read::read_events(it, id).await).await
@@ -402,6 +408,10 @@ impl Store for Postgres {
 }
 
 /// Sixteen random bytes, for names that nobody else gives.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "names of commits and of nodes, which decide nothing about jobs"
+)]
 fn random_id() -> u128 {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).expect("the operating system gives random bytes");

@@ -4,7 +4,7 @@
 //! remembered when it is committed.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -129,6 +129,10 @@ impl Names {
     /// What was found in a group begins at this rank.
     pub(super) fn raise_floor(&self, group: i32, rank: i64) {
         let mut known = self.known();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the age of what this process remembers, which decides nothing about jobs"
+        )]
         let looked_at_all = Instant::now();
         let floor = known.floors.entry(group).or_insert(Floor { rank, looked_at_all });
         floor.rank = floor.rank.max(rank);
@@ -156,7 +160,7 @@ impl Names {
 #[derive(Default)]
 pub(super) struct CommitGroups {
     last: Option<(i32, GroupName)>,
-    made: HashMap<GroupName, i32>,
+    made: BTreeMap<GroupName, i32>,
 }
 
 impl CommitGroups {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use deadpool_postgres::ClientWrapper;
 use tokio_postgres::Row;
 use windlass_kernel::{
-    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Payload, Spec, TenantId, Timestamp,
-    letter::ApprovalStep,
+    Approval, Attempt, DeadLetter, DlqId, Epoch, Event, Job, JobId, Payload, Spec, TenantId,
+    Timestamp, letter::ApprovalStep,
 };
 
 use super::{
@@ -21,7 +21,7 @@ use super::{
 use crate::{
     Error, log,
     read::{
-        Cursor, FeedEvent, JobFilter, LetterFilter, OldestReady, Output, Page, Position,
+        Cursor, FeedEvent, JobFilter, LetterFilter, OldestReady, Output, Page, Position, Progress,
         SessionView, StoredFollowUp,
     },
 };
@@ -83,6 +83,18 @@ pub(super) async fn read_outputs(client: &ClientWrapper, id: JobId) -> PgResult<
         })
     };
     rows.iter().map(output).collect()
+}
+
+const PROGRESS: &str = "SELECT epoch, at, value FROM progress WHERE id = $1";
+
+/// How far the handler of a job said it had come.
+pub(super) async fn read_progress(client: &ClientWrapper, id: JobId) -> PgResult<Option<Progress>> {
+    let rows = run_one(client, Ask::new(PROGRESS).with(Uuid(id.as_u128()))).await?;
+    let progress = |row: &Row| {
+        let epoch = Epoch::new(number(row, 0)?);
+        Ok(Progress { epoch, at: time_of(row, 1)?, value: row.try_get(2)? })
+    };
+    rows.first().map(progress).transpose()
 }
 
 /// The attempts of a job: what its history tells, and the figures that handlers gave.

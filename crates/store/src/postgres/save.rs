@@ -37,6 +37,7 @@ pub(super) async fn asks(
     insert_jobs(changes, rows, work, names, groups, asks).await?;
     update_jobs(changes, rows, work, names, groups, asks).await?;
     save_outputs(changes, asks);
+    save_progress(changes, asks);
     save_letters(changes, asks);
     for task in &changes.tasks {
         asks.push(
@@ -403,6 +404,27 @@ fn save_outputs(changes: &Changes, asks: &mut Vec<Ask>) {
                 .with(text(&output.stats)),
         );
     }
+}
+
+const SAVE_PROGRESS: &str = "
+    INSERT INTO progress (id, epoch, at, value)
+    SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::text[])
+    ON CONFLICT (id) DO UPDATE SET epoch = excluded.epoch, at = excluded.at, value = excluded.value";
+
+/// The row of its job is locked first, so two commits do not wait for each other here.
+fn save_progress(changes: &Changes, asks: &mut Vec<Ask>) {
+    if changes.progress.is_empty() {
+        return;
+    }
+    let ids: Vec<Uuid> = changes.progress.keys().map(|id| Uuid(id.as_u128())).collect();
+    let all = || changes.progress.values();
+    asks.push(
+        Ask::new(SAVE_PROGRESS)
+            .with(ids)
+            .with(all().map(|it| signed(it.epoch.get())).collect::<Vec<_>>())
+            .with(all().map(|it| Time(it.at)).collect::<Vec<_>>())
+            .with(all().map(|it| it.value.as_str().to_owned()).collect::<Vec<_>>()),
+    );
 }
 
 const SAVE_LETTER: &str = "

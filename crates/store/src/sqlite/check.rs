@@ -125,8 +125,18 @@ const WITHOUT_OWNER: &[(&str, &str)] = &[
     ("approvals", "SELECT count(*) FROM approvals WHERE dlq_id NOT IN (SELECT id FROM dlq_items)"),
 ];
 
+/// Came with the third schema. A file can be checked that nobody has opened since.
+const PROGRESS_WITHOUT_OWNER: (&str, &str) = (
+    "reports of progress",
+    "SELECT count(*) FROM progress WHERE seq NOT IN (SELECT seq FROM jobs)",
+);
+const HAS_PROGRESS: &str =
+    "SELECT count(*) > 0 FROM main.sqlite_schema WHERE type = 'table' AND name = 'progress'";
+
 fn check_owners(connection: &Connection, report: &mut Report) -> SqlResult<()> {
-    for (what, sql) in WITHOUT_OWNER {
+    let has_progress: bool = connection.query_row(HAS_PROGRESS, [], |row| row.get(0))?;
+    let progress = has_progress.then_some(&PROGRESS_WITHOUT_OWNER);
+    for (what, sql) in WITHOUT_OWNER.iter().chain(progress) {
         let count: u64 = connection.query_row(sql, [], |row| row.get(0))?;
         if count > 0 {
             report.add(Rule::Owner, format!("{count} {what} belong to nothing"));

@@ -67,7 +67,7 @@ use crate::{
     news::{News, Sooner},
     read::{
         Cursor, Due, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
-        Pruned, SessionView, StoredFollowUp,
+        Progress, Pruned, SessionView, StoredFollowUp,
     },
 };
 
@@ -212,6 +212,10 @@ impl Store for Sqlite {
 
     fn outputs(&self, id: JobId) -> StoreFuture<'_, Vec<Output>> {
         Box::pin(self.readers.read(move |snapshot| Ok(Ok(read::read_outputs(snapshot, id)?))))
+    }
+
+    fn progress(&self, id: JobId) -> StoreFuture<'_, Option<Progress>> {
+        Box::pin(self.readers.read(move |snapshot| Ok(Ok(read::read_progress(snapshot, id)?))))
     }
 
     fn events(&self, id: JobId) -> StoreFuture<'_, Vec<Event>> {

@@ -110,6 +110,7 @@ impl Plan {
             updated,
             events,
             outputs,
+            progress,
             letters,
             approvals,
             tasks,
@@ -120,6 +121,7 @@ impl Plan {
             && updated.is_empty()
             && events.is_empty()
             && outputs.is_empty()
+            && progress.is_empty()
             && letters.is_empty()
             && approvals.is_empty()
             && tasks.is_empty()

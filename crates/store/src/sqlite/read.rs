@@ -4,8 +4,8 @@ use std::{cmp::Reverse, sync::Arc};
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 use windlass_kernel::{
-    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, LetterState, Payload, Spec, TenantId,
-    Timestamp,
+    Approval, Attempt, DeadLetter, DlqId, Epoch, Event, Job, JobId, LetterState, Payload, Spec,
+    TenantId, Timestamp,
 };
 
 use super::{
@@ -16,7 +16,7 @@ use super::{
 use crate::{
     Error, log,
     read::{
-        Cursor, FeedEvent, JobFilter, LetterFilter, OldestReady, Output, Page, Position,
+        Cursor, FeedEvent, JobFilter, LetterFilter, OldestReady, Output, Page, Position, Progress,
         SessionView, StoredFollowUp,
     },
 };
@@ -78,6 +78,19 @@ pub(super) fn read_outputs(connection: &Connection, id: JobId) -> SqlResult<Vec<
         Ok(Output { attempt, result, remaining, stats })
     })?;
     rows.collect()
+}
+
+const PROGRESS: &str = "
+    SELECT epoch, at, value FROM progress WHERE seq = (SELECT seq FROM jobs WHERE id = ?1)";
+
+/// How far the handler of a job said it had come.
+pub(super) fn read_progress(connection: &Connection, id: JobId) -> SqlResult<Option<Progress>> {
+    let mut statement = connection.prepare_cached(PROGRESS)?;
+    let progress = |row: &rusqlite::Row<'_>| {
+        let epoch = Epoch::new(row.get(0)?);
+        Ok(Progress { epoch, at: time_of(row, 1)?, value: row.get(2)? })
+    };
+    statement.query_row([id.as_u128().to_be_bytes()], progress).optional()
 }
 
 /// The attempts of a job: what its history tells, and the figures that handlers gave.

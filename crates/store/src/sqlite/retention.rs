@@ -256,10 +256,11 @@ const JOB_NAMED: &str = concat!("SELECT ", job_columns!(), " FROM jobs WHERE id 
 const OLDER: &str = "SELECT count(*) FROM job_log WHERE seq = ?1";
 const NOTE: &str =
     "INSERT INTO pruned (id, at, least_ms, version, rows) VALUES (?1, ?2, ?3, ?4, ?5)";
-const DELETE: [&str; 4] = [
+const DELETE: [&str; 5] = [
     "DELETE FROM jobs WHERE seq = ?1",
     "DELETE FROM payloads WHERE seq = ?1",
     "DELETE FROM outputs WHERE seq = ?1",
+    "DELETE FROM progress WHERE seq = ?1",
     "DELETE FROM job_log WHERE seq = ?1",
 ];
 /// What people said about it goes with it.

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, sync::LazyLock};
 
 use rusqlite::{CachedStatement, Connection, params};
-use windlass_kernel::{DeadLetter, Job, JobId, NewPayload, Task, Timestamp};
+use windlass_kernel::{DeadLetter, Job, JobId, NewPayload, Progress, Task, Timestamp};
 
 use super::{
     SqlResult,
@@ -34,6 +34,9 @@ pub(super) fn save(connection: &Connection, plan: &Plan) -> SqlResult<()> {
     }
     for output in &changes.outputs {
         save_output(connection, output, rows[&output.job_id].place.seq)?;
+    }
+    for (id, progress) in &changes.progress {
+        save_progress(connection, progress, rows[id].place.seq)?;
     }
     for letter in changes.letters.values() {
         save_letter(connection, letter)?;
@@ -317,6 +320,17 @@ fn save_output(connection: &Connection, output: &Output, seq: i64) -> SqlResult<
         text(&output.remaining),
         text(&output.stats),
     ])?;
+    Ok(())
+}
+
+const SAVE_PROGRESS: &str = "
+    INSERT INTO progress (seq, epoch, at, value) VALUES (?1, ?2, ?3, ?4)
+    ON CONFLICT DO UPDATE SET epoch = excluded.epoch, at = excluded.at, value = excluded.value";
+
+fn save_progress(connection: &Connection, progress: &Progress, seq: i64) -> SqlResult<()> {
+    let Progress { epoch, at, value } = progress;
+    let row = params![seq, epoch.get(), at.as_micros(), value.as_str()];
+    connection.prepare_cached(SAVE_PROGRESS)?.execute(row)?;
     Ok(())
 }
 

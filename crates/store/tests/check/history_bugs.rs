@@ -233,6 +233,7 @@ fn an_event_speaks_of_a_job_that_is_not_there() {
 }
 
 #[test]
-fn an_output_belongs_to_no_job() {
+fn an_output_or_a_report_of_progress_belongs_to_no_job() {
+    plant("INSERT INTO progress VALUES (999999, 1, 1, '1')", &[Rule::Owner]);
     plant("INSERT INTO outputs (seq, attempt, result) VALUES (999999, 1, '1')", &[Rule::Owner]);
 }

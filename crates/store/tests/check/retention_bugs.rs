@@ -25,6 +25,7 @@ const PARTS: &[&str] = &[
     "DELETE FROM payloads WHERE seq = :job",
     "DELETE FROM outputs WHERE seq = :job",
     "DELETE FROM job_log WHERE seq = :job",
+    "DELETE FROM progress WHERE seq = :job",
 ];
 const ROW: &str = "DELETE FROM jobs WHERE id = :id";
 
@@ -71,7 +72,7 @@ fn a_job_is_forgotten_alive() {
 fn half_a_job_is_left() {
     forget(&alone("succeeded"), AN_HOUR_LATER, &[], &[Rule::Retention]);
     let result = format!("seq IN (SELECT seq FROM outputs) AND {}", alone("succeeded"));
-    forget(&result, AN_HOUR_LATER, &[PARTS[0], PARTS[2], ROW], &[Rule::Owner]);
+    forget(&result, AN_HOUR_LATER, &[PARTS[0], PARTS[2], PARTS[3], ROW], &[Rule::Owner]);
     let open = "id IN (SELECT job_id FROM dlq_items WHERE state = 'open')";
     forget(open, AN_HOUR_LATER, &all(), &[Rule::OneLetter]);
 }

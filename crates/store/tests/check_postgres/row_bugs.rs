@@ -122,6 +122,7 @@ fn one_person_discards_a_letter() {
 #[test]
 fn something_belongs_to_nothing() {
     plant("INSERT INTO outputs VALUES (gen_random_uuid(), 1, '1')", &[Rule::Owner]);
+    plant("INSERT INTO progress VALUES (gen_random_uuid(), 1, now(), '1')", &[Rule::Owner]);
     plant("INSERT INTO job_log VALUES (gen_random_uuid(), 1)", &[Rule::Owner]);
     plant("DELETE FROM children", &[Rule::Owner]);
     plant("INSERT INTO children VALUES (gen_random_uuid(), gen_random_uuid())", &[Rule::Owner]);
@@ -139,7 +140,7 @@ fn forget(victim: &str, note: Option<&str>, rules: &[Rule]) {
              FROM jobs WHERE id = '{id}';"
         )
     });
-    let parts = ["jobs", "outputs", "job_log"];
+    let parts = ["jobs", "outputs", "progress", "job_log"];
     let parts = parts.map(|table| format!("DELETE FROM {table} WHERE id = '{id}'")).join(";");
     planted.plant(&format!("{note}{parts}")).check_names(rules);
 }

@@ -89,7 +89,7 @@ impl Home for SchemaHome {
     }
 
     fn side_tables(&self) -> &'static [&'static str] {
-        &["outputs", "job_log", "pruned"]
+        &["outputs", "progress", "job_log", "pruned"]
     }
 
     fn next_attempts(&self, tenant: &TenantId) -> Vec<u32> {

@@ -179,6 +179,11 @@ impl Rich {
             let payload = self.wait(self.store.payload(*id));
             assert_eq!(payload.as_deref(), Some(twin.payloads[id].as_str()));
             assert_eq!(self.outputs(*id), outputs_of(twin, *id), "{id}");
+            let progress = self.wait(self.store.progress(*id));
+            let progress = progress.map(|it| (it.epoch, it.at, it.value));
+            let said = twin.progress.get(id);
+            let said = said.map(|it| (it.epoch, it.at, it.value.as_str().to_owned()));
+            assert_eq!(progress, said, "{id}");
         }
         for (id, letter) in &twin.letters {
             assert_eq!(self.wait(self.store.letter(*id)).as_ref(), Some(letter));

@@ -91,7 +91,7 @@ impl Home for FileHome {
     }
 }
 
-pub(super) const SIDE_TABLES: &[&str] = &["payloads", "outputs", "job_log", "pruned"];
+pub(super) const SIDE_TABLES: &[&str] = &["payloads", "outputs", "progress", "job_log", "pruned"];
 
 pub(super) fn count(connection: &Connection, table: &str) -> u64 {
     let sql = format!("SELECT count(*) FROM {table}");

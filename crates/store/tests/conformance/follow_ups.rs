@@ -7,9 +7,10 @@ use crate::common::{Backend, TestStore, plain, settle, succeeded, tenant};
 
 for_each_backend!(
     the_end_of_a_child_is_kept_for_its_parent_until_it_is_told,
-    a_follow_up_that_is_done_means_no_later_one,
     children_are_found_until_they_are_at_their_end,
 );
+
+for_each_lasting_backend!(a_follow_up_that_is_done_means_no_later_one);
 
 fn child_of(test: &TestStore, parent: JobId, number: u128) -> JobId {
     let mut child = plain();

@@ -2,6 +2,7 @@
 //!
 //! A test is a function of its [`Backend`](common::Backend), named in the `for_each_backend!` of its file:
 //! `races::of_two_settles_one_counts` runs as `races::of_two_settles_one_counts::sqlite`.
+#![expect(clippy::disallowed_methods, reason = "a test that waits for a real store has an end")]
 #![expect(clippy::unwrap_used, reason = "in a test, what fails should fail here")]
 
 /// One test for each backend from each of these functions.
@@ -50,6 +51,7 @@ mod input;
 mod lists;
 mod long_history;
 mod presence;
+mod progress;
 mod races;
 mod ready;
 mod retention;

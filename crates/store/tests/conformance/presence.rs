@@ -10,14 +10,14 @@ use windlass_store::Write;
 
 use crate::common::{Backend, LEASE, TestStore, plain, tenant, worker};
 
-for_each_backend!(
+for_each_lasting_backend!(
     a_worker_is_dead_when_its_process_has_ended,
     whoever_is_vouched_for_again_is_not_dead,
     whoever_ended_well_is_not_dead,
     a_session_without_a_lease_is_only_a_name,
-    what_a_worker_holds_is_told_in_batches,
-    a_store_that_is_open_is_well,
 );
+
+for_each_backend!(what_a_worker_holds_is_told_in_batches, a_store_that_is_open_is_well,);
 
 /// Looks until somebody is dead. On PostgreSQL a lock has to be free for a while.
 fn await_death(test: &TestStore) -> Vec<WorkerId> {

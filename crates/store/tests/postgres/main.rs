@@ -1,4 +1,5 @@
 //! What only PostgreSQL has: enqueues from SQL, TLS, servers that are refused, sessions that prove their death.
+#![expect(clippy::disallowed_methods, reason = "a test that waits for a real store has an end")]
 #![expect(clippy::unwrap_used, reason = "in a test, what fails should fail here")]
 
 mod at_once;

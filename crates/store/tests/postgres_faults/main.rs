@@ -2,6 +2,7 @@
 //!
 //! Whatever happens, what was acknowledged is there, once, and the store goes on by itself. Each test has a
 //! bounded number of faults; with `WINDLASS_DEEP` it has many more.
+#![expect(clippy::disallowed_methods, reason = "a test that waits for a real store has an end")]
 #![expect(clippy::unwrap_used, reason = "in a test, what fails should fail here")]
 
 mod ambiguous;

@@ -1,6 +1,8 @@
 //! Which op comes next: mostly what a worker, a timer or a person would sensibly do, and some
 //! mischief.
 
+use std::time::Duration;
+
 use windlass_kernel::{
     Actor, By, Digest, DlqId, Epoch, Failure, Jitter, Job, JobId, Kind, LetterState, Op, Payload,
     Principal, Queue, RetryPolicy, State, TaskId, WorkerId,
@@ -389,7 +391,8 @@ fn write_under(job: &Job, epoch: Epoch, chance: &mut Chance) -> Op {
         0 => start(job, epoch),
         1 => {
             let lease = chance.ms(100, 60_000);
-            Renew { job_id: job.id, epoch, lease, heartbeat: true }.into()
+            Renew { job_id: job.id, epoch, lease, heartbeat: true, progress: progress(lease) }
+                .into()
         }
         2 => Release { job_id: job.id, epoch, by: holder(job) }.into(),
         3 => checkpoint(job, epoch, chance),
@@ -427,7 +430,14 @@ fn start(job: &Job, epoch: Epoch) -> Op {
 
 fn renew(job: &Job, chance: &mut Chance) -> Op {
     let (lease, heartbeat) = (chance.ms(100, 60_000), chance.percent(50));
-    Renew { job_id: job.id, epoch: job.epoch, lease, heartbeat }.into()
+    let progress = progress(lease);
+    Renew { job_id: job.id, epoch: job.epoch, lease, heartbeat, progress }.into()
+}
+
+/// Half of the renewals say how far the handler has come.
+fn progress(lease: Duration) -> Option<Payload> {
+    let text = format!("{{ \"ms\":{} }}", lease.as_millis());
+    lease.as_millis().is_multiple_of(2).then(|| Payload::parse(&text, 100).expect("it is JSON"))
 }
 
 fn release(job: &Job) -> Op {

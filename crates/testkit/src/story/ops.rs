@@ -51,7 +51,8 @@ pub(super) fn op(deed: &Deed, setting: &Setting<'_>) -> Result<Op, Refusal> {
         }
         What::Renew { held, lease: length, heartbeat } => {
             let (epoch, _) = lease(held, setting)?;
-            Op::Renew(Renew { job_id, epoch, lease: *length, heartbeat: *heartbeat })
+            let (lease, heartbeat) = (*length, *heartbeat);
+            Op::Renew(Renew { job_id, epoch, lease, heartbeat, progress: None })
         }
         What::Release { held } => {
             let (epoch, by) = lease(held, setting)?;

@@ -268,6 +268,7 @@ fn cost(write: &Write) -> u32 {
     let bytes = match op {
         Op::Enqueue(op) => size(Some(&op.new.payload)),
         Op::Requeue(op) => size(op.payload.as_ref()),
+        Op::Renew(op) => size(op.progress.as_ref()),
         Op::Settle(op) => size(op.stats.as_ref()) + size_of_outcome(&op.outcome, size),
         _ => 0,
     };

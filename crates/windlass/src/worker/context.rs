@@ -2,8 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
+use serde::Serialize;
 use windlass_kernel::{
-    Epoch, Job, JobId, Kind, Op, Queue, TenantId, TraceId, WorkerId, job::Wakeup, ops::Renew,
+    Epoch, Job, JobId, Kind, Op, Payload, Queue, Refusal, TenantId, TraceId, WorkerId, job::Wakeup,
+    ops::Renew,
 };
 use windlass_store::{Reply, Write};
 
@@ -160,16 +162,60 @@ impl Context {
 
     /// A sign of life, for a job with a heartbeat time-out. It fails if the lease is lost: then stop.
     pub async fn heartbeat(&self) -> Result<(), Error> {
+        self.renew(None).await
+    }
+
+    /// Says how far the handler has come, for anyone who asks [`Engine::progress`]; what was said before is replaced.
+    /// It is a sign of life, too, and fails like one if the lease is lost.
+    ///
+    /// The value is at most 16 KiB of JSON. Each report is a commit of its own: say something when a person would see
+    /// a difference, not for each of a million rows.
+    ///
+    /// ```
+    /// use serde::{Deserialize, Serialize};
+    /// use windlass::{Context, HandlerResult, Work};
+    ///
+    /// #[derive(Serialize, Deserialize)]
+    /// struct Import {
+    ///     files: Vec<String>,
+    /// }
+    ///
+    /// impl Work for Import {
+    ///     const KIND: &str = "import";
+    /// }
+    ///
+    /// async fn import(job: Import, context: Context) -> HandlerResult {
+    ///     for (done, file) in job.files.iter().enumerate() {
+    ///         context.progress(&(done, file)).await?;
+    ///         // ...
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    pub async fn progress(&self, value: &impl Serialize) -> Result<(), Error> {
+        let text = serde_json::to_string(value)
+            .map_err(|source| Error::Json { what: "the progress", source })?;
+        let value = Payload::parse(&text, Renew::PROGRESS_BYTES_MAX);
+        let value = value.map_err(|refusal| match refusal {
+            Refusal::Invalid { why, .. } => Refusal::invalid("progress", why),
+            other => other,
+        })?;
+        self.renew(Some(value)).await
+    }
+
+    async fn renew(&self, progress: Option<Payload>) -> Result<(), Error> {
         let job = &self.inner.job;
         let (job_id, epoch, lease) = (job.id, job.epoch, self.inner.lease);
-        let op = Op::Renew(Renew { job_id, epoch, lease, heartbeat: true });
+        let op = Op::Renew(Renew { job_id, epoch, lease, heartbeat: true, progress });
         let write = Write::Op { tenant: job.spec.tenant.clone(), op };
         let engine = self.inner.engine.inner();
         match engine.submit(write).await {
             Ok(Reply::Answer(_)) => Ok(()),
             Ok(_) => unreachable!("an op is answered by an answer"),
             Err(error) => {
-                if matches!(error, SubmitError::Refused(_)) {
+                // What cannot be accepted says nothing about the lease.
+                let is_lost = |refusal: &Refusal| !matches!(refusal, Refusal::Invalid { .. });
+                if matches!(&error, SubmitError::Refused(refusal) if is_lost(refusal)) {
                     engine.local.lose(job_id, epoch);
                 }
                 Err(error.into())

@@ -5,10 +5,20 @@
 #![expect(clippy::unwrap_used, reason = "in a test, what fails should fail here")]
 
 mod cancel;
+#[path = "../simulation/chance.rs"]
+#[expect(dead_code, reason = "a line to the store draws little from it")]
+mod chance;
+mod children;
 mod common;
 mod faults;
 mod handlers;
+mod keeping;
 mod leases;
+#[path = "../simulation/line.rs"]
+#[expect(dead_code, reason = "here the line is slow, and never cut")]
+mod line;
+mod mass_failure;
+mod progress;
 mod requests;
 mod runs;
 mod shutdown;

@@ -1,9 +1,6 @@
 //! What has to be true on real stores, in real time.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::timeout;
 use windlass::{Clock, Config, Engine, HandlerResult, State, Timestamp, clock, job};
@@ -58,7 +55,7 @@ async fn a_retry_and_a_schedule_start_on_time(home: Home) -> HandlerResult {
     let soon = Duration::from_millis(150);
     let later = engine.enqueue(job(Do::succeed()).after(soon)).await?.id;
     let retried = engine.enqueue(job(Do::FailTimes(1)).backoff(soon, soon)).await?.id;
-    let began = Instant::now();
+    let began = tokio::time::Instant::now();
     for id in [later, retried] {
         let ended = engine.wait(id).await?;
         assert!(ended.is_success());

@@ -3,6 +3,7 @@
 //! A test starts this program again, as a node that opens the store and works until it is stopped or killed. What
 //! handlers do is seen in a file outside the store. On SQLite one process has the file, so nodes follow each other;
 //! on PostgreSQL several run at once.
+#![expect(clippy::disallowed_methods, reason = "real processes take real time")]
 #![expect(clippy::unwrap_used, reason = "in a test, what fails should fail here")]
 
 mod common;

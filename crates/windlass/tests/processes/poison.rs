@@ -1,7 +1,7 @@
 //! A job that takes its process down each time is found out, set apart and given up; its neighbours all succeed.
 
 use std::{
-    collections::HashSet,
+    collections::BTreeSet,
     time::{Duration, Instant},
 };
 
@@ -83,7 +83,7 @@ async fn restart_until_done(role: &Role, count: usize) -> u32 {
 /// From the second interruption on, nothing else runs in the process in which the job starts.
 fn check_alone(outside: &Outside, poison: JobId, starts: u32) {
     let poison = poison.to_string();
-    let (mut running, mut seen) = (HashSet::new(), 0);
+    let (mut running, mut seen) = (BTreeSet::new(), 0);
     for said in outside.said() {
         if said.job == poison {
             seen += 1;

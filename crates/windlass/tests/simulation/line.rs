@@ -17,7 +17,7 @@ use windlass_store::{
     Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
     read::{
         Cursor, Due, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
-        Pruned, SessionView, StoredFollowUp,
+        Progress, Pruned, SessionView, StoredFollowUp,
     },
     sqlite::Sqlite,
 };
@@ -109,6 +109,7 @@ impl Store for Line {
         job(id: JobId) -> Option<Job>;
         payload(id: JobId) -> Option<String>;
         outputs(id: JobId) -> Vec<Output>;
+        progress(id: JobId) -> Option<Progress>;
         events(id: JobId) -> Vec<Event>;
         attempts(id: JobId) -> Vec<Attempt>;
         letter(id: DlqId) -> Option<DeadLetter>;

@@ -12,7 +12,7 @@ use windlass_store::{
     Listener, Overlap, Replies, Store, StoreFuture, Write,
     read::{
         Cursor, Due, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
-        Pruned, SessionView, StoredFollowUp,
+        Progress, Pruned, SessionView, StoredFollowUp,
     },
 };
 
@@ -54,6 +54,10 @@ impl Store for Counted {
 
     fn outputs(&self, id: JobId) -> StoreFuture<'_, Vec<Output>> {
         self.store.outputs(id)
+    }
+
+    fn progress(&self, id: JobId) -> StoreFuture<'_, Option<Progress>> {
+        self.store.progress(id)
     }
 
     fn events(&self, id: JobId) -> StoreFuture<'_, Vec<Event>> {

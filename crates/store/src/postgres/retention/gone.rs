@@ -29,9 +29,10 @@ const NOTE: &str = "
     SELECT v.id, $2, v.least_ms, v.version,
         v.rows + (SELECT count(*) FROM job_log WHERE job_log.id = v.id)
     FROM unnest($1::uuid[], $3::bigint[], $4::bigint[], $5::int[]) AS v (id, least_ms, version, rows)";
-const DELETE: [&str; 4] = [
+const DELETE: [&str; 5] = [
     "DELETE FROM jobs WHERE id = ANY($1)",
     "DELETE FROM outputs WHERE id = ANY($1)",
+    "DELETE FROM progress WHERE id = ANY($1)",
     "DELETE FROM job_log WHERE id = ANY($1)",
     // What people said about it goes with it.
     "DELETE FROM dlq_items WHERE job_id = ANY($1)",

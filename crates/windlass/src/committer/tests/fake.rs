@@ -21,7 +21,7 @@ use windlass_store::{
     Bell, Error, Listener, Overlap, Replies, Reply, Store, StoreFuture, Write,
     read::{
         Cursor, Due, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
-        Pruned, SessionView, StoredFollowUp,
+        Progress, Pruned, SessionView, StoredFollowUp,
     },
 };
 
@@ -159,6 +159,9 @@ impl Store for Fake {
         unasked()
     }
     fn outputs(&self, _: JobId) -> StoreFuture<'_, Vec<Output>> {
+        unasked()
+    }
+    fn progress(&self, _: JobId) -> StoreFuture<'_, Option<Progress>> {
         unasked()
     }
     fn events(&self, _: JobId) -> StoreFuture<'_, Vec<Event>> {

@@ -1,6 +1,6 @@
 //! What waits comes out in the order of each job, whatever comes in: random pushes and batches.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use proptest::{collection::vec, prelude::*};
 use windlass_kernel::JobId;
@@ -52,8 +52,8 @@ proptest! {
         batch_max in 1..12u32,
     ) {
         let mut pending = Pending::new(batch_max);
-        let mut came: HashMap<JobId, Vec<u32>> = HashMap::new();
-        let mut left: HashMap<JobId, Vec<u32>> = HashMap::new();
+        let mut came: BTreeMap<JobId, Vec<u32>> = BTreeMap::new();
+        let mut left: BTreeMap<JobId, Vec<u32>> = BTreeMap::new();
         let (mut waits, mut taken) = (0, Vec::new());
         let mut leave = |batch: Vec<Waiting<u32>>, waits: &mut usize| {
             *waits -= batch.len();

@@ -4,7 +4,7 @@
 //! failure prints the schedule, which `shuttle::replay` runs again. A lost answer is a deadlock, and
 //! shuttle finds those.
 
-use std::{cell::Cell, collections::HashMap, sync::Arc};
+use std::{cell::Cell, collections::BTreeMap, sync::Arc};
 
 use shuttle::future::{block_on, spawn, yield_now};
 use tokio::sync::oneshot;
@@ -107,9 +107,9 @@ async fn submit_in_turn(store: Arc<Fake>, handle: Handle, submitter: u32) -> Vec
 
 /// Of each submitter and job, the marks that were written are in the order they were sent.
 fn check_order(durable: &[u32]) {
-    let jobs: HashMap<u32, _> =
+    let jobs: BTreeMap<u32, _> =
         (0..3).flat_map(writes).map(|write| (mark_of(&write), jobs_of(&write))).collect();
-    let mut last = HashMap::new();
+    let mut last = BTreeMap::new();
     for mark in durable {
         for job in jobs[mark].into_iter().flatten() {
             let before = last.insert((mark / 100, job), *mark);

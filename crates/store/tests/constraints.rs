@@ -153,6 +153,15 @@ fn keys_and_attempts_are_unique() {
 }
 
 #[test]
+fn a_job_has_one_report_of_progress() {
+    check(&[(
+        "the last one counts",
+        "INSERT INTO progress (seq, epoch, at, value) VALUES (1, 1, 0, '1'), (1, 1, 0, '2')",
+        "INSERT INTO progress (seq, epoch, at, value) VALUES (1, 1, 0, '1'), (2, 1, 0, '2')",
+    )]);
+}
+
+#[test]
 fn numbers_have_bounds() {
     check(&[
         (
@@ -179,6 +188,11 @@ fn numbers_have_bounds() {
             "epochs begin with 0",
             "UPDATE jobs SET epoch = -1 WHERE state = 'queued'",
             "UPDATE jobs SET epoch = 0 WHERE state = 'queued'",
+        ),
+        (
+            "who reports progress has a lease",
+            "INSERT INTO progress (seq, epoch, at, value) VALUES (1, 0, 0, '1')",
+            "INSERT INTO progress (seq, epoch, at, value) VALUES (1, 1, 0, '1')",
         ),
         (
             "a log row has an event",

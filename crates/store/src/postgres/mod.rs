@@ -410,7 +410,7 @@ impl Store for Postgres {
 /// Sixteen random bytes, for names that nobody else gives.
 #[expect(
     clippy::disallowed_methods,
-    reason = "names of commits and of nodes, which decide nothing about jobs"
+    reason = "names of commits and pauses between tries, which decide nothing about jobs"
 )]
 fn random_id() -> u128 {
     let mut bytes = [0; 16];

@@ -70,6 +70,8 @@ const CASES: &[(&str, &str)] = &[
         "INSERT INTO sessions (worker, until, renewals, lapses_at, started_at) SELECT worker, until, renewals, lapses_at, started_at FROM sessions",
     ),
     ("children_pkey", "INSERT INTO children SELECT * FROM children"),
+    ("progress_pkey", "INSERT INTO progress VALUES ({2}, 1, now(), '1'), ({2}, 1, now(), '2')"),
+    ("progress_epoch_check", "INSERT INTO progress VALUES ({2}, 0, now(), '1')"),
     ("log_count_check", "UPDATE log SET count = 0"),
     ("feed_pkey", "INSERT INTO feed SELECT first, -seq, count, at FROM feed"),
     ("feed_seq", "INSERT INTO feed SELECT -first, seq, count, at FROM feed"),

@@ -168,7 +168,7 @@ impl Context {
     /// Says how far the handler has come, for anyone who asks [`Engine::progress`]; what was said before is replaced.
     /// It is a sign of life, too, and fails like one if the lease is lost.
     ///
-    /// The value is at most 16 KiB of JSON. Each report is a commit of its own: say something when a person would see
+    /// The value is at most 16 KiB of JSON. Each report is a write that is durable: say something when a person would see
     /// a difference, not for each of a million rows.
     ///
     /// ```

@@ -35,7 +35,9 @@ impl Known {
             connection.query_row(NEWEST, [], |row| Ok((load::u128_of(row, 0)?, row.get(1)?)))?;
         let (event, newest) = (last.unwrap_or(0), JobId::from_u128(newest));
         let numbers = Numbers { event, seq, newest };
-        Ok(Self { names: Names::load(connection)?, held: Held::default(), numbers })
+        let names = Names::load(connection)?;
+        let held = Held::new(names.greatest_session());
+        Ok(Self { names, held, numbers })
     }
 
     /// A process vouches for a worker, or does so no more. It gives back what has to be saved.

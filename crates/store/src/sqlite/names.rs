@@ -142,6 +142,11 @@ impl Names {
         Ok(names)
     }
 
+    /// Whoever begins next has a later number than this.
+    pub(super) fn greatest_session(&self) -> i64 {
+        self.greatest_session
+    }
+
     /// What was added or changed since this was last asked.
     pub(super) fn take_unsaved(&mut self) -> Unsaved {
         mem::take(&mut self.unsaved)

@@ -92,6 +92,7 @@ impl<'a> Work<'a> {
         worker: &WorkerId,
     ) -> SqlResult<Vec<HeldRow>> {
         let mut held = match self.names.session_of(worker) {
+            Some((session, _)) if self.held.knows(session) => self.held.of(worker),
             Some((session, _)) => load_held(connection, session)?,
             None => Vec::new(),
         };
@@ -133,22 +134,47 @@ impl<'a> Work<'a> {
 /// Jobs that workers hold, as their rows are. A settle needs no look-up: it was here a moment ago.
 ///
 /// A commit takes what it works on, and puts back what is held afterwards.
-#[derive(Default)]
 pub(super) struct Held {
     jobs: IdMap<(Arc<Job>, Place)>,
+    /// Sessions with a later number began after this did.
+    since: i64,
+    /// Was something not remembered?
+    is_full: bool,
 }
 
 impl Held {
     /// More than this many are not remembered; they are loaded instead.
     const MAX: usize = 16 * 1024;
 
+    /// Nothing yet. Sessions that begin from now on have a later number than this.
+    pub(super) fn new(since: i64) -> Self {
+        Self { jobs: IdMap::default(), since, is_full: false }
+    }
+
+    /// Is all known here that this session holds, but for what is on its way? A worker that has a thousand jobs in
+    /// hand would have a thousand rows read by each claim.
+    fn knows(&self, session: i64) -> bool {
+        session > self.since && !self.is_full
+    }
+
+    /// What a worker holds.
+    fn of(&self, worker: &WorkerId) -> Vec<HeldRow> {
+        let mine = |job: &&Arc<Job>| job.lease.as_ref().is_some_and(|it| it.worker == *worker);
+        self.jobs.values().map(|(job, _)| job).filter(mine).map(|job| HeldRow::of(job)).collect()
+    }
+
     /// Remembers what is held after a commit that was written.
     pub(super) fn put_back(&mut self, rows: IdMap<Row<Place>>) {
         for (id, row) in rows {
             // What was loaded by another road may be here from before.
             self.jobs.remove(&id);
-            if row.job.lease.is_some() && self.jobs.len() < Self::MAX {
+            if row.job.lease.is_none() {
+                continue;
+            }
+            if self.jobs.len() < Self::MAX {
                 self.jobs.insert(id, (row.job, row.place));
+            } else {
+                self.is_full = true;
             }
         }
     }

@@ -147,8 +147,11 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         self
     }
 
-    /// How many jobs wait in its local queue at the most; as many as run, if nothing is said. It claims ahead
-    /// only as many as it has lately finished in a tenth of a second, so long jobs are left to other workers.
+    /// How many jobs wait in its local queue at the most; none, if nothing is said.
+    ///
+    /// What is claimed ahead is started by a write of its own, so it is for short jobs on a store that is far away. It
+    /// claims ahead only as many as it has lately finished in a tenth of a second, so long jobs are left to other
+    /// workers.
     pub fn prefetch(mut self, jobs: usize) -> Self {
         self.ahead_max = Some(jobs);
         self
@@ -232,7 +235,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         let worker = WorkerId::new(format!("{}-{:08x}", self.name, random & 0xffff_ffff))?;
         let slots = Slots {
             concurrency: self.concurrency,
-            ahead_max: self.ahead_max.unwrap_or(self.concurrency),
+            ahead_max: self.ahead_max.unwrap_or(0),
             reports_max: (self.concurrency * 2).max(1_000),
         };
         Ok(Shared {

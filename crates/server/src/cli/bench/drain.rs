@@ -14,6 +14,9 @@ use super::{error::Error, noop::KIND, progress::Progress, times::Times};
 /// How many jobs one worker runs at the same time.
 const SLOTS: usize = 500;
 
+/// The bar moves by so many jobs: it is slower than a job.
+const STEP: u64 = 256;
+
 /// What the workers have done.
 struct Done {
     left: AtomicU64,
@@ -67,9 +70,10 @@ impl Done {
     fn ended(&self, report: &Report<'_>) {
         self.times.lock().unwrap_or_else(PoisonError::into_inner).record(report.took, 1);
         let left = self.left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
-        let is_last = left == Ok(1);
+        let left = left.unwrap_or(0);
         // Ctrl-C ends it like the last job.
-        if self.progress.add(1).is_err() || is_last {
+        let is_stopped = left % STEP == 0 && self.progress.add(STEP).is_err();
+        if is_stopped || left == 1 {
             self.over.notify_one();
         }
     }

@@ -72,7 +72,7 @@ impl Done {
         let left = self.left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
         let left = left.unwrap_or(0);
         // Ctrl-C ends it like the last job.
-        let is_stopped = left % STEP == 0 && self.progress.add(STEP).is_err();
+        let is_stopped = left.is_multiple_of(STEP) && self.progress.add(STEP).is_err();
         if is_stopped || left == 1 {
             self.over.notify_one();
         }

@@ -1,7 +1,7 @@
 //! The worker: claims jobs, runs their handlers, and reports how they ended.
 //!
-//! A worker claims as many jobs as it has free slots, in one op, and a few ahead into a local queue when jobs are
-//! short; what waits there stays `dispatched`. One renewal keeps all its leases, and brings back what it has to
+//! A worker claims as many jobs as it has free slots, in one op, and, if it is told to, a few ahead into a local queue
+//! when jobs are short; what waits there stays `dispatched`. One renewal keeps all its leases, and brings back what it has to
 //! know: cancel requests and lost leases. What handlers report goes through the Committer, which groups it.
 //!
 //! Always true here: a handler begins after its start is durable, and a slot is taken from then until the handler

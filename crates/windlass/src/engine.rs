@@ -16,8 +16,8 @@ use tokio::{
     task::JoinHandle,
 };
 use windlass_kernel::{
-    Actor, Answer, By, DlqId, Jitter, Job, JobId, Op, Principal, Retention, State, TenantId,
-    Timestamp, WorkerId,
+    Actor, Answer, By, DlqId, Jitter, Job, JobId, Op, Principal, Refusal, Retention, State,
+    TenantId, Timestamp, WorkerId,
     ops::{Cancel, Enqueue, Requeue, Rerun, RetryNow},
 };
 use windlass_store::{self as store, Reply, Store, Write, rusqlite, sqlite::EnqueueInError};
@@ -245,13 +245,8 @@ impl Engine {
         transaction: &rusqlite::Connection,
         request: impl Into<JobRequest>,
     ) -> Result<JobId, EnqueueInError> {
-        let op = self.enqueue_op(request.into()).map_err(|error| match error {
-            Error::Refused(refusal) => EnqueueInError::Refused(refusal),
-            other => EnqueueInError::Refused(windlass_kernel::Refusal::invalid(
-                "payload",
-                other.to_string(),
-            )),
-        })?;
+        let op = self.enqueue_op(request.into());
+        let op = op.map_err(|error| EnqueueInError::Refused(refusal_of(error)))?;
         store::sqlite::enqueue_in(transaction, &op, self.inner.ids.now())?;
         Ok(op.job_id)
     }
@@ -264,13 +259,8 @@ impl Engine {
         transaction: &impl store::postgres::tokio_postgres::GenericClient,
         request: impl Into<JobRequest>,
     ) -> Result<JobId, store::postgres::EnqueueInError> {
-        let op = self.enqueue_op(request.into()).map_err(|error| match error {
-            Error::Refused(refusal) => store::postgres::EnqueueInError::Refused(refusal),
-            other => store::postgres::EnqueueInError::Refused(windlass_kernel::Refusal::invalid(
-                "payload",
-                other.to_string(),
-            )),
-        })?;
+        let op = self.enqueue_op(request.into());
+        let op = op.map_err(|error| store::postgres::EnqueueInError::Refused(refusal_of(error)))?;
         let schema = self.inner.schema.as_deref().unwrap_or("windlass");
         store::postgres::enqueue_in(transaction, schema, &op, self.inner.ids.now()).await?;
         Ok(op.job_id)
@@ -423,6 +413,14 @@ fn enqueued(wanted: JobId, reply: Result<Reply, SubmitError>) -> Result<Enqueued
     let Reply::Answer(answer) = reply? else { unreachable!("an op is answered by an answer") };
     let idempotent_hit = answer.job_id != wanted || answer.recorded;
     Ok(Enqueued { id: answer.job_id, idempotent_hit, state: answer.state })
+}
+
+/// Why a request makes no op: a value is refused, or its payload is no JSON.
+fn refusal_of(error: Error) -> Refusal {
+    match error {
+        Error::Refused(refusal) => refusal,
+        other => Refusal::invalid("payload", other.to_string()),
+    }
 }
 
 /// Ready when the engine has come so far, or is forgotten.

@@ -1,6 +1,6 @@
 //! Why the engine could not do what it was asked, told apart by what the caller does next.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use windlass_kernel::{JobId, Refusal};
 use windlass_store as store;
@@ -8,15 +8,17 @@ use windlass_store as store;
 use crate::SubmitError;
 
 /// The engine could not do what it was asked.
-#[derive(Debug, thiserror::Error)]
+///
+/// A `main` that returns it prints it with its causes, as a person reads it.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The rules say no. Nothing changed; the refusal says what to do.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The store could not answer. Its error says whether anything was written and what to do next.
-    #[error("the store did not answer")]
-    Store(#[source] Arc<store::Error>),
+    #[error(transparent)]
+    Store(Arc<store::Error>),
     /// Too much is waiting. Nothing was written; send again later.
     #[error("too many writes are waiting")]
     Busy,
@@ -60,6 +62,18 @@ impl Error {
     }
 }
 
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")?;
+        let mut cause = std::error::Error::source(self);
+        while let Some(inner) = cause {
+            write!(f, ": {inner}")?;
+            cause = inner.source();
+        }
+        Ok(())
+    }
+}
+
 impl From<SubmitError> for Error {
     fn from(error: SubmitError) -> Self {
         match error {
@@ -74,5 +88,18 @@ impl From<SubmitError> for Error {
 impl From<store::Error> for Error {
     fn from(error: store::Error) -> Self {
         Error::Store(Arc::new(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_returns_it_from_main_reads_what_happened_and_why() {
+        let source = "it is a folder".into();
+        let error = Error::from(store::Error::Open { path: "jobs.db".to_owned(), source });
+        assert_eq!(format!("{error:?}"), "cannot open jobs.db: it is a folder");
+        assert_eq!(error.to_string(), "cannot open jobs.db");
     }
 }

@@ -282,6 +282,15 @@ text!(
     CorrelationKey, "correlation_key", 256
 );
 
+text!(
+    /// A schedule that makes jobs.
+    ScheduleName, "schedule", 160
+);
+text!(
+    /// A rule about who may claim what.
+    RuleName, "rule", 160
+);
+
 impl TaskId {
     /// The task of a job that was given none: itself.
     pub fn of_job(job_id: JobId) -> Self {

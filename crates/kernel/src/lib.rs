@@ -59,6 +59,7 @@ pub mod ids;
 pub mod job;
 pub mod letter;
 pub mod machine;
+pub mod note;
 pub mod ops;
 pub mod refusal;
 pub mod retention;
@@ -74,12 +75,13 @@ pub use event::{Actor, By, Event, Fact};
 pub use evolve::{evolve, fold};
 pub use failure::{Class, Failure};
 pub use ids::{
-    DlqId, Epoch, IdempotencyKey, IdempotencyScope, JobId, Kind, Principal, Queue, Tag, TaskId,
-    TenantId, TraceId, WorkerId,
+    DlqId, Epoch, IdempotencyKey, IdempotencyScope, JobId, Kind, Principal, Queue, RuleName,
+    ScheduleName, Tag, TaskId, TenantId, TraceId, WorkerId,
 };
 pub use job::{Job, Lease, Session, Spec, Task};
 pub use letter::{Approval, DeadLetter, LetterState};
 pub use machine::{Cause, State};
+pub use note::{About, Note};
 pub use ops::{Current, Op, OpKind, decide};
 pub use refusal::Refusal;
 pub use retention::Retention;

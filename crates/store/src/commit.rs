@@ -14,8 +14,8 @@ use std::{
 use crate::{IdMap, IdSet};
 use windlass_kernel::{
     Answer, Approval, Current, DeadLetter, DlqId, Event, FollowUp, IdempotencyKey,
-    IdempotencyScope, Job, JobId, Kind, NewPayload, Op, Payload, Progress, Queue, Refusal, Task,
-    TaskId, TenantId, Timestamp, TraceId, Transition, WorkerId, decide, ids::ClaimId, ops,
+    IdempotencyScope, Job, JobId, Kind, NewPayload, Note, Op, Payload, Progress, Queue, Refusal,
+    Task, TaskId, TenantId, Timestamp, TraceId, Transition, WorkerId, decide, ids::ClaimId, ops,
 };
 
 /// One thing to be written.
@@ -223,6 +223,8 @@ pub struct Changes {
     pub follow_ups: Vec<(TenantId, FollowUp)>,
     /// What followed for other jobs and is carried out, by its number.
     pub follow_ups_done: Vec<i64>,
+    /// Facts about what is not a job, in order.
+    pub notes: Vec<Note>,
 }
 
 /// What a handler gave back for one attempt.
@@ -328,6 +330,11 @@ impl<P: Default> WorkingSet<P> {
     pub fn follow_up_done(&mut self, id: i64) -> Reply {
         self.changes.follow_ups_done.push(id);
         Reply::Done
+    }
+
+    /// Keeps a fact about what is not a job. It is written with the events of this commit.
+    pub fn note(&mut self, note: Note) {
+        self.changes.notes.push(note);
     }
 
     /// The other job that such an op names, if it is the same tenant's.

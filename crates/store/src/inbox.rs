@@ -246,7 +246,7 @@ pub(crate) fn read_op(
     request.into_op(job_id, tenant, payload).map_err(|why| said("op", why))
 }
 
-/// Does a line of the log tell of the inbox, and of no job?
+/// Does a line of the log tell of the inbox, or is it a note? It is in no job's history then, and goes by its age.
 pub(crate) fn is_line(line: &str) -> bool {
     line.starts_with('{')
 }

@@ -18,6 +18,7 @@ mod job_row;
 mod log;
 mod migrate;
 mod news;
+mod notes;
 mod packed;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -38,7 +39,7 @@ use read::{
 };
 pub use rusqlite;
 use windlass_kernel::{
-    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, TenantId, WorkerId,
+    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, TenantId, WorkerId,
 };
 
 /// A future that a store gives back.
@@ -114,6 +115,15 @@ pub trait Store: Send + Sync {
     /// Events after a number, in the order of the store, from at most so many commits. If some of them
     /// are no longer kept it says so, and from where on all are: none is passed over in silence.
     fn feed(&self, after: u64, rows: u32) -> StoreFuture<'_, Vec<FeedEvent>>;
+
+    /// What was noted about something that is not a job before an event, newest first, so many at the most.
+    fn notes(
+        &self,
+        tenant: &TenantId,
+        about: &About,
+        before: u64,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<FeedEvent>>;
 
     /// What became of an enqueue of a user's own transaction that made no job, by the id that was given.
     fn inbox_result(&self, id: JobId) -> StoreFuture<'_, Option<InboxResult>>;

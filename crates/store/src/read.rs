@@ -209,7 +209,7 @@ pub struct FeedEvent {
     /// When it happened.
     pub at: Timestamp,
     /// The event as the log keeps it: an array, if it is part of a job's history; an object, if it tells
-    /// what became of an enqueue of a user's own transaction that made no job.
+    /// what became of an enqueue of a user's own transaction that made no job, or if it is a note.
     pub line: String,
 }
 

@@ -97,6 +97,7 @@ fn only_makes_jobs(changes: &Changes) -> bool {
         tasks,
         follow_ups,
         follow_ups_done,
+        notes,
     } = changes;
     !created.is_empty()
         && updated.is_empty()
@@ -108,4 +109,5 @@ fn only_makes_jobs(changes: &Changes) -> bool {
         && tasks.is_empty()
         && follow_ups.is_empty()
         && follow_ups_done.is_empty()
+        && notes.is_empty()
 }

@@ -13,6 +13,7 @@ mod inbox;
 mod load;
 mod log_rows;
 mod names;
+mod notes;
 mod open;
 mod partitions;
 mod pipeline;
@@ -44,7 +45,7 @@ use deadpool_postgres::ClientWrapper;
 use tokio::time::timeout;
 pub use tokio_postgres;
 use windlass_kernel::{
-    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, TenantId, Timestamp,
+    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, TenantId, Timestamp,
     WorkerId,
 };
 
@@ -314,6 +315,22 @@ impl Store for Postgres {
     fn feed(&self, after: u64, rows: u32) -> StoreFuture<'_, Vec<FeedEvent>> {
         self.ask(move |inner| async move {
             inner.with_client(async move |it| read::read_feed(it, after, rows).await).await
+        })
+    }
+
+    fn notes(
+        &self,
+        tenant: &TenantId,
+        about: &About,
+        before: u64,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<FeedEvent>> {
+        let (tenant, about) = (tenant.clone(), about.clone());
+        self.ask(move |inner| async move {
+            let read = async |client: &ClientWrapper| {
+                notes::read_notes(client, &tenant, &about, before, limit).await
+            };
+            inner.with_client(read).await
         })
     }
 

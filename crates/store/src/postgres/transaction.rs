@@ -340,7 +340,7 @@ impl Try<'_> {
         inbox: &inbox::Batch,
         moment: &mut Moment,
     ) -> PgResult<()> {
-        let blocks = moment.block.lacks(changes.events.len() + inbox.len());
+        let blocks = moment.block.lacks(changes.events.len() + changes.notes.len() + inbox.len());
         if blocks > 0 {
             for row in run_one(client, Ask::new(MORE_NUMBERS).with(blocks)).await? {
                 moment.block.add(row.try_get(0)?);

@@ -22,6 +22,7 @@ mod mark;
 mod memory;
 mod named;
 mod names;
+mod notes;
 mod now;
 mod open;
 mod place;
@@ -44,7 +45,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use rusqlite::{Connection, ErrorCode, ffi};
 use windlass_kernel::{
-    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, TenantId, Timestamp,
+    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, TenantId, Timestamp,
     WorkerId,
 };
 
@@ -259,6 +260,20 @@ impl Store for Sqlite {
 
     fn feed(&self, after: u64, rows: u32) -> StoreFuture<'_, Vec<FeedEvent>> {
         Box::pin(self.readers.read(move |snapshot| read::read_feed(snapshot, after, rows)))
+    }
+
+    fn notes(
+        &self,
+        tenant: &TenantId,
+        about: &About,
+        before: u64,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<FeedEvent>> {
+        let (tenant, about) = (tenant.clone(), about.clone());
+        Box::pin(
+            self.readers
+                .read(move |snapshot| notes::read_notes(snapshot, &tenant, &about, before, limit)),
+        )
     }
 
     fn inbox_result(&self, id: JobId) -> StoreFuture<'_, Option<InboxResult>> {

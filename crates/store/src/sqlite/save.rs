@@ -8,6 +8,7 @@ use windlass_kernel::{DeadLetter, Job, JobId, NewPayload, Progress, Task, Timest
 use super::{
     SqlResult,
     load::{Place, TaskName},
+    notes,
     plan::Plan,
     read::read_payload,
 };
@@ -80,6 +81,7 @@ fn append_log(connection: &Connection, plan: &Plan) -> SqlResult<()> {
             row.count,
             row.events
         ])?;
+        notes::save(connection, row, plan.now)?;
     }
     Ok(())
 }

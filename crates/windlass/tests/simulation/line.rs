@@ -11,7 +11,7 @@ use std::{
 
 use tokio::time::sleep;
 use windlass_kernel::{
-    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, TenantId, WorkerId,
+    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, TenantId, WorkerId,
 };
 use windlass_store::{
     Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
@@ -120,6 +120,7 @@ impl Store for Line {
         sessions() -> Vec<SessionView>;
         oldest_ready() -> Vec<OldestReady>;
         feed(after: u64, rows: u32) -> Vec<FeedEvent>;
+        notes(tenant: &TenantId, about: &About, before: u64, limit: usize) -> Vec<FeedEvent>;
         inbox_result(id: JobId) -> Option<InboxResult>;
         prune(retention: Retention, max: usize) -> Pruned;
         counts() -> Vec<(String, String, u64)>;

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use windlass_kernel::{
-    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, TenantId, WorkerId,
+    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, TenantId, WorkerId,
 };
 use windlass_store::{
     Listener, Overlap, Replies, Store, StoreFuture, Write,
@@ -98,6 +98,16 @@ impl Store for Counted {
 
     fn feed(&self, after: u64, rows: u32) -> StoreFuture<'_, Vec<FeedEvent>> {
         self.store.feed(after, rows)
+    }
+
+    fn notes(
+        &self,
+        tenant: &TenantId,
+        about: &About,
+        before: u64,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<FeedEvent>> {
+        self.store.notes(tenant, about, before, limit)
     }
 
     fn inbox_result(&self, id: JobId) -> StoreFuture<'_, Option<InboxResult>> {

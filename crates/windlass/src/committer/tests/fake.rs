@@ -13,8 +13,8 @@ use tokio::{
     task::JoinHandle,
 };
 use windlass_kernel::{
-    Actor, Approval, Attempt, By, DeadLetter, DlqId, Epoch, Event, Jitter, Job, JobId, Kind, Op,
-    Payload, Principal, Refusal, Retention, TenantId, Timestamp, WorkerId,
+    About, Actor, Approval, Attempt, By, DeadLetter, DlqId, Epoch, Event, Jitter, Job, JobId, Kind,
+    Op, Payload, Principal, Refusal, Retention, TenantId, Timestamp, WorkerId,
     ops::{Cancel, Enqueue, NewJob, Outcome, Requeue, Settle},
 };
 use windlass_store::{
@@ -192,6 +192,9 @@ impl Store for Fake {
         unasked()
     }
     fn feed(&self, _: u64, _: u32) -> StoreFuture<'_, Vec<FeedEvent>> {
+        unasked()
+    }
+    fn notes(&self, _: &TenantId, _: &About, _: u64, _: usize) -> StoreFuture<'_, Vec<FeedEvent>> {
         unasked()
     }
     fn inbox_result(&self, _: JobId) -> StoreFuture<'_, Option<InboxResult>> {

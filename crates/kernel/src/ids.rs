@@ -378,6 +378,11 @@ impl IdempotencyScope {
         Self("_runs".into())
     }
 
+    /// Where the slots of schedules live.
+    pub fn slots() -> Self {
+        Self("_schedules".into())
+    }
+
     /// A caller's key without a scope.
     pub fn default_scope() -> Self {
         Self("default".into())

@@ -64,6 +64,7 @@ pub mod ops;
 pub mod refusal;
 pub mod retention;
 pub mod retry;
+pub mod schedule;
 pub mod time;
 pub mod timer;
 pub mod transition;
@@ -86,6 +87,7 @@ pub use ops::{Current, Op, OpKind, decide};
 pub use refusal::Refusal;
 pub use retention::Retention;
 pub use retry::{Jitter, RetryPolicy};
+pub use schedule::{Schedule, ScheduleOp};
 pub use time::Timestamp;
 pub use transition::{
     Answer, Attempt, AttemptState, FollowUp, NewPayload, Progress, Transition, attempts,

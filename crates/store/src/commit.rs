@@ -5,17 +5,23 @@
 //! grant is decided. Then everything is saved at once. A backend does the loading and saving; what
 //! happens in between is here and has no IO, so it is the same on every database.
 
+mod schedules;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
 
+use self::schedules::Schedules;
+pub(crate) use self::schedules::enqueues;
+pub use self::schedules::{ScheduleChange, ScheduleKey, Scheduled, jobs_of};
 use crate::{IdMap, IdSet};
 use windlass_kernel::{
     Answer, Approval, Current, DeadLetter, DlqId, Event, FollowUp, IdempotencyKey,
     IdempotencyScope, Job, JobId, Kind, NewPayload, Note, Op, Payload, Progress, Queue, Refusal,
-    Task, TaskId, TenantId, Timestamp, TraceId, Transition, WorkerId, decide, ids::ClaimId, ops,
+    ScheduleOp, Task, TaskId, TenantId, Timestamp, TraceId, Transition, WorkerId, decide,
+    ids::ClaimId, ops,
 };
 
 /// One thing to be written.
@@ -43,6 +49,8 @@ pub enum Write {
         /// Its number.
         id: i64,
     },
+    /// An op on one schedule, and the jobs that it makes.
+    Schedule(ScheduleOp),
 }
 
 impl Write {
@@ -53,7 +61,7 @@ impl Write {
             Write::Op { tenant, op: Op::Enqueue(op) } if op.tenant != *tenant => {
                 return Err(Refusal::NotFound { what: "tenant" });
             }
-            Write::Op { .. } | Write::FollowUpDone { .. } => return Ok(()),
+            Write::Op { .. } | Write::FollowUpDone { .. } | Write::Schedule(_) => return Ok(()),
             Write::Claim(wanted) => wanted.lease,
             Write::RenewSession { lease, .. } => *lease,
         };
@@ -103,6 +111,8 @@ pub enum Reply {
         /// Jobs it holds.
         held: Vec<JobId>,
     },
+    /// What the op on a schedule did.
+    Scheduled(Box<Scheduled>),
     /// It is so, and there is nothing to tell.
     Done,
 }
@@ -129,6 +139,8 @@ pub struct Needs {
     pub letters: BTreeSet<DlqId>,
     /// Jobs whose task is needed.
     pub tasks_of: IdSet,
+    /// Schedules by name, and whether their last jobs are at their end.
+    pub schedules: BTreeSet<ScheduleKey>,
 }
 
 /// Where an idempotency key stands.
@@ -139,6 +151,9 @@ impl Needs {
     pub fn of(writes: &[Write]) -> Self {
         let mut needs = Needs::default();
         for write in writes {
+            if let Write::Schedule(op) = write {
+                needs.schedules.insert((op.tenant.clone(), op.name.clone()));
+            }
             let Write::Op { tenant, op } = write else { continue };
             needs.jobs.extend(op.job_id());
             // An enqueue names the same job twice.
@@ -165,7 +180,10 @@ impl Needs {
 
     /// Is it more than jobs, by their ids or by their keys?
     pub fn more_than_jobs(&self) -> bool {
-        !(self.tasks.is_empty() && self.letters.is_empty() && self.tasks_of.is_empty())
+        !(self.tasks.is_empty()
+            && self.letters.is_empty()
+            && self.tasks_of.is_empty()
+            && self.schedules.is_empty())
     }
 }
 
@@ -176,6 +194,7 @@ pub struct WorkingSet<P> {
     keys: HashMap<Key, JobId>,
     tasks: HashMap<(TenantId, TaskId), Task>,
     letters: HashMap<DlqId, DeadLetter>,
+    schedules: Schedules,
     changes: Changes,
     incarnation: u32,
 }
@@ -225,6 +244,8 @@ pub struct Changes {
     pub follow_ups_done: Vec<i64>,
     /// Facts about what is not a job, in order.
     pub notes: Vec<Note>,
+    /// What becomes of schedules.
+    pub schedules: BTreeMap<ScheduleKey, ScheduleChange>,
 }
 
 /// What a handler gave back for one attempt.

@@ -64,12 +64,13 @@ pub(crate) struct Request {
     parent: Option<JobId>,
 }
 
-/// A key that the caller gave. The key of a run has no scope of the caller's.
+/// A key that the caller gave. The keys of runs and of slots have no scope of the caller's.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Key {
     Key { scope: IdempotencyScope, key: IdempotencyKey },
     Run { key: IdempotencyKey },
+    Slot { key: IdempotencyKey },
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -155,6 +156,7 @@ impl Key {
                 Some(Key::Key { scope: scope.clone(), key: key.clone() })
             }
             Idempotency::Run { key } => Some(Key::Run { key: key.clone() }),
+            Idempotency::Slot { key } => Some(Key::Slot { key: key.clone() }),
         }
     }
 
@@ -162,6 +164,7 @@ impl Key {
         match self {
             Key::Key { scope, key } => Idempotency::Key { scope, key },
             Key::Run { key } => Idempotency::Run { key },
+            Key::Slot { key } => Idempotency::Slot { key },
         }
     }
 }
@@ -276,6 +279,7 @@ mod tests {
             Just(Idempotency::OwnId),
             (text(), text()).prop_map(|(scope, key)| Idempotency::Key { scope, key }),
             text().prop_map(|key| Idempotency::Run { key }),
+            text().prop_map(|key| Idempotency::Slot { key }),
         ]
     }
 

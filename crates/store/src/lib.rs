@@ -24,12 +24,13 @@ mod packed;
 pub mod postgres;
 pub mod read;
 mod row;
+mod schedule_row;
 pub mod sqlite;
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
 pub use bell::{Bell, Listener};
-pub use commit::{ClaimMany, Granted, Reply, Write};
+pub use commit::{ClaimMany, Granted, Reply, Scheduled, Write};
 pub use error::{Error, Owner};
 pub use id_map::{IdMap, IdSet};
 pub use log::spec_digest;
@@ -39,7 +40,8 @@ use read::{
 };
 pub use rusqlite;
 use windlass_kernel::{
-    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, TenantId, WorkerId,
+    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Schedule,
+    ScheduleName, TenantId, WorkerId,
 };
 
 /// A future that a store gives back.
@@ -125,6 +127,18 @@ pub trait Store: Send + Sync {
         limit: usize,
     ) -> StoreFuture<'_, Vec<FeedEvent>>;
 
+    /// A schedule as it stands.
+    fn schedule(&self, tenant: &TenantId, name: &ScheduleName)
+    -> StoreFuture<'_, Option<Schedule>>;
+
+    /// The schedules of a tenant by name, after this one, so many at the most.
+    fn schedules(
+        &self,
+        tenant: &TenantId,
+        after: Option<&ScheduleName>,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<Schedule>>;
+
     /// What became of an enqueue of a user's own transaction that made no job, by the id that was given.
     fn inbox_result(&self, id: JobId) -> StoreFuture<'_, Option<InboxResult>>;
 
@@ -148,7 +162,8 @@ pub trait Store: Send + Sync {
     /// before its first look, and looks each time it rings, misses nothing that is committed here.
     fn sooner(&self) -> Listener;
 
-    /// What time has brought, in batches: jobs whose alarm rings, at most `max`, and when to look again. Of alarms
+    /// What time has brought, in batches: jobs whose alarm rings and schedules whose slot has come, at most `max` of
+    /// each, and when to look again. Of alarms
     /// of jobs and of leases that have run out, neither waits until there are no more of the other.
     fn due(&self, max: usize) -> StoreFuture<'_, Due>;
 

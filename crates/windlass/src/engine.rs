@@ -390,7 +390,12 @@ impl Engine {
         Write::Op { tenant: self.tenant.clone(), op: op.into() }
     }
 
-    fn by(&self) -> By {
+    /// The tenant whose jobs it is for.
+    pub(crate) fn tenant_id(&self) -> &TenantId {
+        &self.tenant
+    }
+
+    pub(crate) fn by(&self) -> By {
         self.actor.clone().into()
     }
 

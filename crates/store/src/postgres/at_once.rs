@@ -98,6 +98,7 @@ fn only_makes_jobs(changes: &Changes) -> bool {
         follow_ups,
         follow_ups_done,
         notes,
+        schedules,
     } = changes;
     !created.is_empty()
         && updated.is_empty()
@@ -110,4 +111,5 @@ fn only_makes_jobs(changes: &Changes) -> bool {
         && follow_ups.is_empty()
         && follow_ups_done.is_empty()
         && notes.is_empty()
+        && schedules.is_empty()
 }

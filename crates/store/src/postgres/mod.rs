@@ -22,6 +22,7 @@ mod presence;
 mod read;
 mod retention;
 mod save;
+mod schedules;
 mod schema;
 mod server_time;
 mod thin;
@@ -45,8 +46,8 @@ use deadpool_postgres::ClientWrapper;
 use tokio::time::timeout;
 pub use tokio_postgres;
 use windlass_kernel::{
-    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, TenantId, Timestamp,
-    WorkerId,
+    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Schedule,
+    ScheduleName, TenantId, Timestamp, WorkerId,
 };
 
 pub use self::{
@@ -329,6 +330,35 @@ impl Store for Postgres {
         self.ask(move |inner| async move {
             let read = async |client: &ClientWrapper| {
                 notes::read_notes(client, &tenant, &about, before, limit).await
+            };
+            inner.with_client(read).await
+        })
+    }
+
+    fn schedule(
+        &self,
+        tenant: &TenantId,
+        name: &ScheduleName,
+    ) -> StoreFuture<'_, Option<Schedule>> {
+        let (tenant, name) = (tenant.clone(), name.clone());
+        self.ask(move |inner| async move {
+            let read = async |client: &ClientWrapper| {
+                schedules::read_schedule(client, &tenant, &name).await
+            };
+            inner.with_client(read).await
+        })
+    }
+
+    fn schedules(
+        &self,
+        tenant: &TenantId,
+        after: Option<&ScheduleName>,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<Schedule>> {
+        let (tenant, after) = (tenant.clone(), after.cloned());
+        self.ask(move |inner| async move {
+            let read = async |client: &ClientWrapper| {
+                schedules::read_schedules(client, &tenant, after.as_ref(), limit).await
             };
             inner.with_client(read).await
         })

@@ -10,12 +10,12 @@ use super::{
     names::{Names, Unsaved},
     plan::{Numbers, Plan},
     read::read_payload,
-    retention,
+    retention, schedules,
     work::{Held, Work},
 };
 use crate::{
-    ClaimMany, Replies, Reply, Write,
-    commit::{Granted, Needs},
+    ClaimMany, IdSet, Replies, Reply, Write,
+    commit::{Granted, Needs, enqueues, jobs_of},
 };
 
 /// What the writer knows without a look: what is stored, and what is planned on top of it.
@@ -98,6 +98,7 @@ pub(super) fn decide(
         Work::new(state.incarnation, room(writes), names, held, state.flying, numbers.newest);
     load::load(snapshot, &needs, &mut work)?;
     let mut replies: Vec<Option<Result<Reply, Refusal>>> = vec![None; writes.len()];
+    decide_schedules(state, &needs, writes, &mut work, &mut replies, now)?;
     for (write, reply) in writes.iter().zip(&mut replies) {
         match (write.check(), write) {
             (Err(refusal), _) => *reply = Some(Err(refusal)),
@@ -111,7 +112,7 @@ pub(super) fn decide(
             (Ok(()), Write::FollowUpDone { id }) => {
                 *reply = Some(Ok(work.set.follow_up_done(*id)));
             }
-            (Ok(()), Write::Claim(_) | Write::RenewSession { .. }) => {}
+            (Ok(()), Write::Claim(_) | Write::RenewSession { .. } | Write::Schedule(_)) => {}
         }
     }
     if inbox.is_full() && replies[inbox.len()..].iter().any(is_refused) {
@@ -123,7 +124,7 @@ pub(super) fn decide(
             continue;
         }
         match write {
-            Write::Op { .. } | Write::FollowUpDone { .. } => {}
+            Write::Op { .. } | Write::FollowUpDone { .. } | Write::Schedule(_) => {}
             Write::Claim(wanted) => {
                 granted.push((place, claim_many(snapshot, wanted, &mut work, now)?));
             }
@@ -147,6 +148,39 @@ pub(super) fn decide(
     let promoted = replies.by_ref().take(inbox.len()).collect();
     plan.inbox = inbox::Promotion { batch: inbox, replies: promoted };
     Ok(Tried::Planned(Planned { plan: Arc::new(plan), replies: replies.collect() }))
+}
+
+/// Decides the ops on schedules, and makes their jobs.
+fn decide_schedules(
+    state: &State<'_>,
+    needs: &Needs,
+    writes: &[Write],
+    work: &mut Work<'_>,
+    replies: &mut [Option<Result<Reply, Refusal>>],
+    now: Timestamp,
+) -> SqlResult<()> {
+    if needs.schedules.is_empty() {
+        return Ok(());
+    }
+    schedules::load(state.snapshot, needs, work)?;
+    let (decided, refused) = work.set.decide_schedules(writes, now);
+    for (place, refusal) in refused {
+        replies[place] = Some(Err(refusal));
+    }
+    let enqueues = enqueues(&decided);
+    load::load(state.snapshot, &Needs::of(&enqueues), work)?;
+    let mut forgotten = IdSet::default();
+    for write in &enqueues {
+        let Write::Op { op, .. } = write else { continue };
+        if is_forgotten(state.snapshot, op, state.last_pruned)? {
+            forgotten.extend(op.new_job_id());
+        }
+    }
+    for decided in decided {
+        let place = decided.place;
+        replies[place] = Some(Ok(work.set.fire(decided, &|id| forgotten.contains(&id), now)));
+    }
+    Ok(())
 }
 
 /// The payload of a job that was granted. Few are claimed before they are written.
@@ -174,6 +208,7 @@ fn room(writes: &[Write]) -> usize {
         // Few ask for more than there is; if one does, the map grows.
         Write::Claim(wanted) => wanted.max.min(1_000),
         Write::RenewSession { .. } | Write::FollowUpDone { .. } => 0,
+        Write::Schedule(op) => jobs_of(op),
     };
     writes.iter().map(jobs).sum()
 }

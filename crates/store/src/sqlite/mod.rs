@@ -34,6 +34,7 @@ mod restore;
 mod retention;
 mod save;
 mod saver;
+mod schedules;
 mod thin;
 mod wait;
 mod wake;
@@ -45,8 +46,8 @@ use std::{path::PathBuf, sync::Arc};
 
 use rusqlite::{Connection, ErrorCode, ffi};
 use windlass_kernel::{
-    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, TenantId, Timestamp,
-    WorkerId,
+    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Schedule,
+    ScheduleName, TenantId, Timestamp, WorkerId,
 };
 
 #[cfg(feature = "postgres")]
@@ -274,6 +275,30 @@ impl Store for Sqlite {
             self.readers
                 .read(move |snapshot| notes::read_notes(snapshot, &tenant, &about, before, limit)),
         )
+    }
+
+    fn schedule(
+        &self,
+        tenant: &TenantId,
+        name: &ScheduleName,
+    ) -> StoreFuture<'_, Option<Schedule>> {
+        let (tenant, name) = (tenant.clone(), name.clone());
+        Box::pin(
+            self.readers
+                .read(move |snapshot| Ok(Ok(schedules::read_schedule(snapshot, &tenant, &name)?))),
+        )
+    }
+
+    fn schedules(
+        &self,
+        tenant: &TenantId,
+        after: Option<&ScheduleName>,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<Schedule>> {
+        let (tenant, after) = (tenant.clone(), after.cloned());
+        Box::pin(self.readers.read(move |snapshot| {
+            Ok(Ok(schedules::read_schedules(snapshot, &tenant, after.as_ref(), limit)?))
+        }))
     }
 
     fn inbox_result(&self, id: JobId) -> StoreFuture<'_, Option<InboxResult>> {

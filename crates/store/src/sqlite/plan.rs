@@ -120,6 +120,7 @@ impl Plan {
             follow_ups,
             follow_ups_done,
             notes,
+            schedules,
         } = &self.changes;
         created.is_empty()
             && updated.is_empty()
@@ -132,6 +133,7 @@ impl Plan {
             && follow_ups.is_empty()
             && follow_ups_done.is_empty()
             && notes.is_empty()
+            && schedules.is_empty()
             && self.names.is_empty()
             && self.inbox.is_empty()
     }

@@ -11,6 +11,7 @@ use super::{
     notes,
     plan::Plan,
     read::read_payload,
+    schedules,
 };
 use crate::{
     IdMap,
@@ -61,7 +62,7 @@ pub(super) fn save(connection: &Connection, plan: &Plan) -> SqlResult<()> {
     for id in &changes.follow_ups_done {
         connection.prepare_cached(FOLLOW_UP_DONE)?.execute([id])?;
     }
-    Ok(())
+    schedules::save(connection, changes)
 }
 
 const FOLLOW_UP: &str = "INSERT INTO follow_ups (tenant, what) VALUES (?1, ?2)";

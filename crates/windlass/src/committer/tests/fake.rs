@@ -14,7 +14,8 @@ use tokio::{
 };
 use windlass_kernel::{
     About, Actor, Approval, Attempt, By, DeadLetter, DlqId, Epoch, Event, Jitter, Job, JobId, Kind,
-    Op, Payload, Principal, Refusal, Retention, TenantId, Timestamp, WorkerId,
+    Op, Payload, Principal, Refusal, Retention, Schedule, ScheduleName, TenantId, Timestamp,
+    WorkerId,
     ops::{Cancel, Enqueue, NewJob, Outcome, Requeue, Settle},
 };
 use windlass_store::{
@@ -195,6 +196,17 @@ impl Store for Fake {
         unasked()
     }
     fn notes(&self, _: &TenantId, _: &About, _: u64, _: usize) -> StoreFuture<'_, Vec<FeedEvent>> {
+        unasked()
+    }
+    fn schedule(&self, _: &TenantId, _: &ScheduleName) -> StoreFuture<'_, Option<Schedule>> {
+        unasked()
+    }
+    fn schedules(
+        &self,
+        _: &TenantId,
+        _: Option<&ScheduleName>,
+        _: usize,
+    ) -> StoreFuture<'_, Vec<Schedule>> {
         unasked()
     }
     fn inbox_result(&self, _: JobId) -> StoreFuture<'_, Option<InboxResult>> {

@@ -21,6 +21,7 @@ mod mass_failure;
 mod progress;
 mod requests;
 mod runs;
+mod schedules;
 mod shutdown;
 mod stores;
 mod tasks;

@@ -23,6 +23,7 @@ mod packed;
 pub mod postgres;
 pub mod read;
 mod row;
+mod rules;
 pub mod sqlite;
 
 use std::{future::Future, pin::Pin, sync::Arc};
@@ -34,11 +35,12 @@ pub use id_map::{IdMap, IdSet};
 pub use log::spec_digest;
 use read::{
     Cursor, Due, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
-    Progress, Pruned, SessionView, StoredFollowUp,
+    Progress, Pruned, SessionView, Standing, StoredFollowUp,
 };
+pub use rules::RuleChange;
 pub use rusqlite;
 use windlass_kernel::{
-    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, TenantId, WorkerId,
+    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Rule, TenantId, WorkerId,
 };
 
 /// A future that a store gives back.
@@ -172,6 +174,12 @@ pub trait Store: Send + Sync {
         worker: &WorkerId,
         max: usize,
     ) -> StoreFuture<'_, Vec<(TenantId, JobId, u64)>>;
+
+    /// Every rule, by name.
+    fn rules(&self) -> StoreFuture<'_, Vec<Rule>>;
+
+    /// Everything that says why a job is not running. It is the same look at the rules as a claim has.
+    fn standing(&self, id: JobId) -> StoreFuture<'_, Option<Standing>>;
 
     /// Is the store there, and can it be written to?
     fn health(&self) -> StoreFuture<'_, ()>;

@@ -97,6 +97,8 @@ fn only_makes_jobs(changes: &Changes) -> bool {
         tasks,
         follow_ups,
         follow_ups_done,
+        rules,
+        rule_states,
     } = changes;
     !created.is_empty()
         && updated.is_empty()
@@ -108,4 +110,6 @@ fn only_makes_jobs(changes: &Changes) -> bool {
         && tasks.is_empty()
         && follow_ups.is_empty()
         && follow_ups_done.is_empty()
+        && rules.is_empty()
+        && rule_states.is_empty()
 }

@@ -7,8 +7,8 @@ use std::collections::{HashSet, VecDeque};
 
 use tokio_postgres::Row;
 use windlass_kernel::{
-    JobId, Op, OpKind, Timestamp, WorkerId,
-    admit::{Head, Limits, Request, admit},
+    JobId, Lane, Op, OpKind, Timestamp, WorkerId,
+    admit::{Head, NoBooks, Request, Turns, admit},
     job::Rank,
     ops::Claim,
 };
@@ -284,15 +284,17 @@ impl Direct {
     fn grant(&mut self, wanted: &ClaimMany, work: &mut Work<'_>, now: Timestamp) -> Vec<Grant> {
         self.ready.retain(|(loaded, _)| !work.set.contains(loaded.job.id));
         let head = Head {
-            queue: self.name.queue.clone(),
-            tenant: self.name.tenant.clone(),
-            kind: self.name.kind.clone(),
+            queue: &self.name.queue,
+            tenant: &self.name.tenant,
+            kind: &self.name.kind,
+            lane: Lane::NONE,
+            retries: false,
             ranks: self.ready.iter().take(wanted.max).map(|(job, _)| rank_of(job).0).collect(),
             isolated_since: None,
         };
         let request =
             Request { max: wanted.max, held: 0, holds_isolated: false, heads: vec![head] };
-        let quotas = admit(&request, &Limits::default(), now).quotas;
+        let quotas = admit(&request, &[], &NoBooks, &mut Turns::default(), now).quotas;
         let take = quotas.first().map_or(0, |quota| quota.take);
         let taken: Vec<_> = self.ready.drain(..take).collect();
         apply(taken, wanted, false, work, now)
@@ -377,7 +379,7 @@ async fn look_and_grant(
         let held = if has_isolated { count_held(&wanted.worker, work).await? } else { 0 };
         let heads = groups.iter().map(Group::head).collect();
         let request = Request { max: left, held, holds_isolated: false, heads };
-        let quotas = admit(&request, &Limits::default(), now).quotas;
+        let quotas = admit(&request, &[], &NoBooks, &mut Turns::default(), now).quotas;
         let mut lost = false;
         for quota in quotas {
             let group = &groups[quota.head];
@@ -405,11 +407,13 @@ struct Group {
 }
 
 impl Group {
-    fn head(&self) -> Head {
+    fn head(&self) -> Head<'_> {
         Head {
-            queue: self.name.queue.clone(),
-            tenant: self.name.tenant.clone(),
-            kind: self.name.kind.clone(),
+            queue: &self.name.queue,
+            tenant: &self.name.tenant,
+            kind: &self.name.kind,
+            lane: Lane::NONE,
+            retries: false,
             ranks: self.jobs.iter().map(|(rank, _)| *rank).collect(),
             isolated_since: self.name.isolated.then_some(self.first_since),
         }

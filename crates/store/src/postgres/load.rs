@@ -157,6 +157,7 @@ impl FirstLoad {
             let worker = match write {
                 Write::Op { op: Op::Claim(claim), .. } => &claim.worker,
                 Write::Op { .. } | Write::FollowUpDone { .. } => continue,
+                Write::Rule(_) | Write::Listens { .. } => continue,
                 Write::Claim(wanted) => &wanted.worker,
                 Write::RenewSession { worker, .. } => {
                     renews = true;

@@ -401,6 +401,14 @@ impl Store for Postgres {
         self.ask(move |inner| async move { inner.held_by(&worker, max).await })
     }
 
+    fn rules(&self) -> StoreFuture<'_, Vec<windlass_kernel::Rule>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn standing(&self, _: JobId) -> StoreFuture<'_, Option<crate::read::Standing>> {
+        Box::pin(async { Ok(None) })
+    }
+
     fn health(&self) -> StoreFuture<'_, ()> {
         let look = async |client: &ClientWrapper| open::look(client).await;
         self.ask(|inner| async move { inner.with_client(look).await })

@@ -203,6 +203,9 @@ impl Try<'_> {
                 (Ok(()), Write::FollowUpDone { id }) => {
                     *reply = Some(Ok(work.set.follow_up_done(*id)));
                 }
+                (Ok(()), Write::Rule(_) | Write::Listens { .. }) => {
+                    *reply = Some(Err(Refusal::invalid("rule", "is not built")));
+                }
                 (Ok(()), Write::Claim(_) | Write::RenewSession { .. }) => {}
             }
         }
@@ -228,6 +231,7 @@ impl Try<'_> {
             }
             match write {
                 Write::Op { .. } | Write::FollowUpDone { .. } => {}
+                Write::Rule(_) | Write::Listens { .. } => {}
                 Write::Claim(wanted) => {
                     let grants = claims.grant(wanted, &mut work, &store.names, now).await?;
                     if claims.is_new(wanted) && grants.iter().any(|grant| grant.1.is_some()) {
@@ -261,7 +265,10 @@ impl Try<'_> {
             log.finish(&mut asks, &changes, new_claims, store.feed_lock, now);
         }
         for (place, ids) in granted {
-            replies[place] = Some(Ok(Reply::Granted(load_grants(client, ids, &rows).await?)));
+            replies[place] = Some(Ok(Reply::Granted {
+                jobs: load_grants(client, ids, &rows).await?,
+                again_at: None,
+            }));
         }
         let mine = replies.into_iter().skip(inbox.len());
         let mut replies: Replies =
@@ -502,6 +509,7 @@ fn room(writes: &[Write]) -> usize {
         // Few ask for more than there is; if one does, the map grows.
         Write::Claim(wanted) => wanted.max.min(1_000),
         Write::RenewSession { .. } | Write::FollowUpDone { .. } => 0,
+        Write::Rule(_) | Write::Listens { .. } => 0,
     };
     writes.iter().map(jobs).sum()
 }

@@ -264,6 +264,7 @@ fn cost(write: &Write) -> u32 {
         Write::Op { op, .. } => op,
         Write::Claim(wanted) => return u32::try_from(wanted.max).unwrap_or(u32::MAX).max(1),
         Write::RenewSession { .. } | Write::FollowUpDone { .. } => return 1,
+        Write::Rule(_) | Write::Listens { .. } => return 1,
     };
     let bytes = match op {
         Op::Enqueue(op) => size(Some(&op.new.payload)),

@@ -195,7 +195,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         let shared = Arc::new(self.shared()?);
         let inner = shared.inner();
         inner.store.vouch(&shared.worker).await?;
-        inner.local.add(&shared.executions);
+        inner.local.add(&shared.worker, &shared.executions);
         let (orders, told) = watch::channel(Orders::Work);
         let worker = shared.worker.clone();
         let task = tokio::spawn(run(shared, told));

@@ -102,7 +102,7 @@ fn admitted(
         return None;
     }
     groups.values_mut().for_each(|jobs| jobs.sort_by_key(|job| job.spec.rank()));
-    let head = |((queue, kind, isolated), jobs): (&(Queue, Kind, bool), &Vec<&Job>)| Head {
+    let heads = groups.iter().map(|((queue, kind, isolated), jobs)| Head {
         queue,
         tenant,
         kind,
@@ -110,14 +110,14 @@ fn admitted(
         retries: false,
         ranks: jobs.iter().map(|job| job.spec.rank()).collect(),
         isolated_since: isolated.then_some(jobs[0].updated_at),
-    };
+    });
     let leases = twin.jobs.values().filter_map(|job| job.lease.as_ref());
     let held: Vec<_> = leases.filter(|lease| lease.worker == wanted.worker).collect();
     let request = Request {
         max: wanted.max,
         held: held.len(),
         holds_isolated: held.iter().any(|lease| lease.alone),
-        heads: groups.iter().map(head).collect(),
+        heads: heads.collect(),
     };
     let mut expected = Ranks::new();
     for quota in admit(&request, &[], &NoBooks, &mut Turns::default(), now).quotas {

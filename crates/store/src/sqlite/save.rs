@@ -28,8 +28,9 @@ pub(super) fn save(connection: &Connection, plan: &Plan) -> SqlResult<()> {
     let Plan { changes, rows, .. } = plan;
     plan.names.save(connection, plan.now)?;
     append_log(connection, plan)?;
-    insert_jobs(connection, &changes.created, rows)?;
+    // A job that comes to its end lets go of what is unique about it, and a new one may have it.
     update_jobs(connection, &changes.updated, rows)?;
+    insert_jobs(connection, &changes.created, rows)?;
     for (seq, log_id) in &plan.older {
         connection.prepare_cached(MOVE_LOG_ID)?.execute(params![seq, log_id])?;
     }

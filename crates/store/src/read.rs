@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use windlass_kernel::{
-    Epoch, FollowUp, Job, JobId, Kind, LetterState, Queue, RuleName, State, Tag, TenantId,
+    Epoch, FollowUp, Job, JobId, Kind, LetterState, Queue, Rule, RuleName, State, Tag, TenantId,
     Timestamp, WorkerId, admit::Blocked, timer::Alarm,
 };
 
@@ -138,6 +138,8 @@ pub struct Standing {
     pub now: Timestamp,
     /// The rules that would keep it from being claimed now, as the claim itself would find it.
     pub blocked: Vec<Blocked>,
+    /// Those rules.
+    pub rules: Vec<Rule>,
     /// Who holds the slots of those rules, at most [`Standing::HOLDERS_MAX`] for each.
     pub holders: Vec<Holder>,
     /// What the workers listen to that are there.

@@ -204,8 +204,8 @@ impl Engine {
 
     /// A worker, to be told what it can do and then started.
     ///
-    /// One in a process is usual: it runs many handlers. A job that may be what kills its process runs alone in its
-    /// worker, and what other workers of the same process run would die with it.
+    /// One in a process is usual: it runs many handlers. A job that may be what kills its process runs when no worker
+    /// of this engine has anything else in hand.
     pub fn worker(&self) -> WorkerBuilder {
         WorkerBuilder::new(self.clone())
     }
@@ -390,7 +390,11 @@ impl Engine {
         Write::Op { tenant: self.tenant.clone(), op: op.into() }
     }
 
-    fn by(&self) -> By {
+    pub(crate) fn tenant_id(&self) -> &TenantId {
+        &self.tenant
+    }
+
+    pub(crate) fn by(&self) -> By {
         self.actor.clone().into()
     }
 

@@ -45,9 +45,10 @@ pub(super) fn read_standing(
     };
     let known = Known { states: &book.states, held: &parts };
     let blocked = admit::blocked(&head, &book.rules, &known, now);
+    let keeps = |rule: &&Rule| blocked.iter().any(|it| it.rule == rule.name);
+    let rules: Vec<Rule> = book.rules.iter().filter(keeps).cloned().collect();
     let mut holders = Vec::new();
-    for rule in blocked.iter().filter_map(|it| book.rules.iter().find(|rule| rule.name == it.rule))
-    {
+    for rule in &rules {
         if rule.counts_held() {
             let own = Part::of(rule.says.each(), head.queue, head.tenant, head.kind, head.lane);
             let same = held.iter().filter(|row| row.part_of(rule) == own);
@@ -61,7 +62,7 @@ pub(super) fn read_standing(
     let running = (count > 0).then(|| (u64::from(count), since.iter().sum::<Duration>() / count));
     let before = read_before(connection, &job)?;
     let (listening, vouched) = read_listening(connection, now)?;
-    let standing = Standing { now, blocked, holders, listening, before, running, job };
+    let standing = Standing { now, blocked, rules, holders, listening, before, running, job };
     Ok(Some((standing, vouched)))
 }
 

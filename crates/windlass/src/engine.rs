@@ -17,7 +17,7 @@ use tokio::{
 };
 use windlass_kernel::{
     Actor, Answer, By, DlqId, Jitter, Job, JobId, Op, Principal, Refusal, Retention, State,
-    TenantId, Timestamp, WorkerId,
+    TenantId, Timestamp, TraceId, WorkerId,
     ops::{Cancel, Enqueue, Requeue, Rerun, RetryNow},
 };
 use windlass_store::{self as store, Reply, Store, Write, rusqlite, sqlite::EnqueueInError};
@@ -81,6 +81,8 @@ pub struct Engine {
     inner: Arc<Inner>,
     tenant: TenantId,
     actor: Actor,
+    /// The trace of new jobs that bring none.
+    trace: Option<TraceId>,
 }
 
 /// What all clones share.
@@ -178,7 +180,7 @@ impl Engine {
         inner.services.try_lock().expect("nobody else has it yet").extend(services);
         let tenant = TenantId::new(Self::TENANT_DEFAULT).expect("the default name is a name");
         let actor = Actor::User(Principal::new("app").expect("it is a name"));
-        Self { inner, tenant, actor }
+        Self { inner, tenant, actor, trace: None }
     }
 
     /// The same engine, for the jobs of this tenant.
@@ -373,10 +375,11 @@ impl Engine {
         &self.inner
     }
 
-    /// The same engine, for the jobs of a tenant, in the name of a worker.
-    pub(crate) fn of_worker(&self, tenant: &TenantId, worker: &WorkerId) -> Self {
-        let (tenant, actor) = (tenant.clone(), Actor::Worker(worker.clone()));
-        Self { tenant, actor, inner: self.inner.clone() }
+    /// The same engine, for the handler of a job: it acts for the tenant of the job, in the name of the worker, and
+    /// what it enqueues belongs to the trace of the job.
+    pub(crate) fn of_handler(&self, job: &Job, worker: &WorkerId) -> Self {
+        let (tenant, trace) = (job.spec.tenant.clone(), Some(job.spec.trace_id.clone()));
+        Self { tenant, trace, actor: Actor::Worker(worker.clone()), inner: self.inner.clone() }
     }
 
     async fn act(&self, op: impl Into<Op>) -> Result<Answer, Error> {
@@ -397,7 +400,8 @@ impl Engine {
     fn enqueue_op(&self, request: JobRequest) -> Result<Enqueue, Error> {
         let ids = &self.inner.ids;
         let job_id = request.id.unwrap_or_else(|| ids.job_id());
-        let new = Box::new(request.into_new(|| self.inner.now())?);
+        let mut new = Box::new(request.into_new(|| self.inner.now())?);
+        new.trace_id = new.trace_id.or_else(|| self.trace.clone());
         let (tenant, random) = (self.tenant.clone(), ids.random());
         Ok(Enqueue { job_id, tenant, new, random, by: self.by() })
     }

@@ -25,3 +25,4 @@ mod shutdown;
 mod stores;
 mod tasks;
 mod timers;
+mod traces;

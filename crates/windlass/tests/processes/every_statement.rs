@@ -16,7 +16,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use tokio::task::block_in_place;
+use tokio::{task::block_in_place, time::timeout};
 use windlass::{Config, Engine, HandlerResult, Worker, ids::system_random, timers};
 use windlass_kernel::{
     Answer, Jitter,
@@ -54,16 +54,25 @@ type History = [Told<RunStatusChanged>];
 /// How many stores share the work. Much of it is waiting until a process is proven dead.
 const STORES: u64 = 4;
 
+/// On a machine that is busy with other things a look more or less shifts the statements, and the one after which
+/// something is left may be passed over. Then all of them are gone through again, so often at the most.
+const ROUNDS_MAX: usize = 3;
+
 async fn a_crash_after_any_statement_leaves_state_and_events_whole(home: Home) -> HandlerResult {
-    let began = Instant::now();
-    let stores = (1..=STORES).map(|first| tokio::spawn(die_on(home.another(), first)));
-    let (mut deaths, mut met) = (0, BTreeSet::new());
-    for store in stores.collect::<Vec<_>>() {
-        let ways = store.await?;
-        deaths += ways.len();
-        met.extend(ways);
+    let mut met = BTreeSet::new();
+    for _ in 0..ROUNDS_MAX {
+        let (began, mut deaths) = (Instant::now(), 0);
+        let stores = (1..=STORES).map(|first| tokio::spawn(die_on(home.another(), first)));
+        for store in stores.collect::<Vec<_>>() {
+            let left = store.await?;
+            deaths += left.len();
+            met.extend(left);
+        }
+        told(&format!("a crash after each of {deaths} statements"), began);
+        if met.len() >= LEFT.len() {
+            break;
+        }
     }
-    told(&format!("a crash after each of {deaths} statements"), began);
     assert_eq!(met, LEFT.map(str::to_owned).into());
     Ok(())
 }
@@ -79,7 +88,7 @@ async fn die_on(home: Home, first: u64) -> Vec<String> {
         let life = Life::of(&home, statements);
         let has_died = block_in_place(|| life.live());
         home.check().await;
-        let left = go_on(&home, &life).await.unwrap();
+        let left = timeout(LIMIT, go_on(&home, &life)).await.unwrap().unwrap();
         if !has_died {
             break;
         }
@@ -92,6 +101,8 @@ async fn die_on(home: Home, first: u64) -> Vec<String> {
 
 const LIFE: &str = "WINDLASS_TEST_LIFE";
 const SIGKILL: i32 = 9;
+/// How long a run may take to its end, in one process.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// What a process lives through.
 #[derive(Debug, Serialize, Deserialize)]
@@ -146,7 +157,7 @@ fn live_on() {
     let life: Life = serde_json::from_str(&life).unwrap();
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(run(&life)).unwrap();
+    runtime.block_on(async { timeout(LIMIT, run(&life)).await }).unwrap().unwrap();
 }
 
 async fn run(life: &Life) -> HandlerResult {
@@ -154,7 +165,9 @@ async fn run(life: &Life) -> HandlerResult {
     crash::after_statements(life.statements);
     let run = life.ask_for_run(&engine).await.job_id;
     outside.note(&format!("acked {} {run}", life.name));
-    let worker = work(&engine, outside.clone()).await?;
+    // It hears of what there is to do. If it looked often, it would look sometimes more and sometimes less often, and
+    // the same number would not mean the same statement.
+    let worker = work(&engine, outside.clone(), Duration::from_secs(1)).await?;
     engine.wait(run).await?;
     outside.note(&format!("ended {} {run}", life.name));
     worker.shutdown().await?;
@@ -176,7 +189,7 @@ async fn go_on(home: &Home, life: &Life) -> HandlerResult<String> {
     let begun = outside.said().iter().filter(is_begin).count();
     assert!(begun <= count(&left, "running"), "{life:?}: a start is lost: {left:#?}");
 
-    let worker = work(&engine, outside).await?;
+    let worker = work(&engine, outside, SOON).await?;
     let job = engine.wait(run).await?.job;
     worker.shutdown().await?;
     check_whole(&history(&engine, run).await, &left);
@@ -241,9 +254,9 @@ async fn open(url: &str) -> Engine {
 }
 
 /// A worker whose lease is so long that nothing waits for its end.
-async fn work(engine: &Engine, outside: Outside) -> HandlerResult<Worker> {
+async fn work(engine: &Engine, outside: Outside, poll: Duration) -> HandlerResult<Worker> {
     let worker = engine.worker().state(Arc::new(outside)).handle(act);
-    Ok(worker.lease(Duration::from_secs(600)).poll(SOON * 4).start().await?)
+    Ok(worker.lease(Duration::from_secs(600)).poll(poll).start().await?)
 }
 
 const SOON: Duration = Duration::from_millis(20);

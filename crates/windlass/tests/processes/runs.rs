@@ -24,7 +24,7 @@ pub(crate) async fn create_for_task(engine: &Engine, task: &str, key: &str, what
         Kind::new(Do::KIND).unwrap(),
         Payload::parse(&payload, 1_000).unwrap(),
     );
-    let soon = Duration::from_millis(30);
+    let soon = Duration::from_millis(100);
     let new = NewJob { retry: RetryPolicy { base: soon, max_backoff: soon }, ..new };
     let tenant = TenantId::new(Engine::TENANT_DEFAULT).unwrap();
     let by = Actor::User(Principal::new("ann").unwrap()).into();

@@ -10,6 +10,8 @@
 mod bell;
 pub mod check;
 pub mod commit;
+#[cfg(feature = "faults")]
+pub mod crash;
 mod due;
 mod error;
 mod id_map;

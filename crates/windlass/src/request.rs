@@ -249,7 +249,8 @@ impl JobRequest {
         })
     }
 
-    /// The trace it belongs to: the id of a trace, or a whole `traceparent`.
+    /// The trace it belongs to: the id of a trace, or a whole `traceparent`. If nothing is said, what a handler enqueues
+    /// through its context belongs to the trace of the handler's own job, and any other job begins a trace.
     pub fn trace(self, trace_id: &str) -> Self {
         self.set(|new| {
             new.trace_id = Some(TraceId::new(trace_id)?);

@@ -222,7 +222,12 @@ impl Store for Postgres {
     }
 
     fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {
-        self.ask(|inner| async move { inner.commit(&writes).await })
+        self.ask(|inner| async move {
+            let commit = inner.commit(&writes);
+            #[cfg(feature = "faults")]
+            let commit = crate::crash::counting(commit);
+            commit.await
+        })
     }
 
     fn job(&self, id: JobId) -> StoreFuture<'_, Option<Job>> {

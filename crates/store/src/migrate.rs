@@ -40,6 +40,11 @@ pub(crate) const SQLITE: &[Migration] = &[
         served_from: 1,
         sql: include_str!("../migrations/sqlite/0004_admission.sql"),
     },
+    Migration {
+        number: 5,
+        served_from: 1,
+        sql: include_str!("../migrations/sqlite/0005_schedules.sql"),
+    },
 ];
 
 /// The steps of PostgreSQL.
@@ -59,6 +64,11 @@ pub(crate) const POSTGRES: &[Migration] = &[
         number: 3,
         served_from: 1,
         sql: include_str!("../migrations/postgres/0003_progress.sql"),
+    },
+    Migration {
+        number: 5,
+        served_from: 1,
+        sql: include_str!("../migrations/postgres/0005_schedules.sql"),
     },
 ];
 

@@ -391,6 +391,7 @@ impl Engine {
         Write::Op { tenant: self.tenant.clone(), op: op.into() }
     }
 
+    /// The tenant whose jobs it is for.
     pub(crate) fn tenant_id(&self) -> &TenantId {
         &self.tenant
     }

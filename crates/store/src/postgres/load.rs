@@ -156,7 +156,7 @@ impl FirstLoad {
         for write in writes {
             let worker = match write {
                 Write::Op { op: Op::Claim(claim), .. } => &claim.worker,
-                Write::Op { .. } | Write::FollowUpDone { .. } => continue,
+                Write::Op { .. } | Write::FollowUpDone { .. } | Write::Schedule(_) => continue,
                 Write::Rule(_) | Write::Listens { .. } => continue,
                 Write::Claim(wanted) => &wanted.worker,
                 Write::RenewSession { worker, .. } => {

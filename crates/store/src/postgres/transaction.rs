@@ -16,14 +16,14 @@ use super::{
     log_rows::{Block, write_log},
     names::CommitGroups,
     pipeline::{Ask, run, run_one},
-    save,
+    save, schedules,
     types::{Time, Uuid, Xid},
     work::Work,
     writer::NOTE_COMMIT,
 };
 use crate::{
-    IdMap, Replies, Reply, Write,
-    commit::{Changes, Granted, Needs, Row},
+    IdMap, IdSet, Replies, Reply, Write,
+    commit::{Changes, Granted, Needs, Row, enqueues, jobs_of},
     news::News,
 };
 
@@ -130,6 +130,7 @@ impl Try<'_> {
             commit_id = super::random_id();
         }
         let opening = asks.len();
+        schedules::ask_for(&needs, &mut asks);
         first.asks(&mut asks);
         claims.asks(&mut asks, store.feed_lock.1, clock);
         asks.push(Ask::new(MOMENT).with(Uuid(commit_id)).with(claims.ids()));
@@ -138,6 +139,7 @@ impl Try<'_> {
             found => found?,
         };
         let mut rows = found.into_iter().skip(opening);
+        schedules::take(&needs, &mut rows, &mut work)?;
         let jobs = first.take(&mut rows, &mut work)?;
         claims.take(&mut rows)?;
         let moment = rows.next().unwrap_or_default();
@@ -165,7 +167,7 @@ impl Try<'_> {
         self.decide_and_save(writes, &inbox, &mut claims, work, moment).await
     }
 
-    /// Loads what the enqueues of the inbox need, which nobody knew before they were read.
+    /// Loads what the enqueues of the inbox or of schedules need, which nobody knew before they were read.
     async fn load_inbox(&self, promoted: &[Write], work: &mut Work<'_>) -> PgResult<()> {
         let needs = Needs::of(promoted);
         let load = FirstLoad::of(promoted, &needs, work, false);
@@ -188,6 +190,7 @@ impl Try<'_> {
         let (store, client, now) = (self.store, work.client, moment.now);
         let mut replies: Vec<Option<Result<Reply, Refusal>>> = vec![None; writes.len()];
         self.ensure_sessions(writes, &mut work, now).await?;
+        self.decide_schedules(writes, &mut work, &mut replies, &moment).await?;
         for (write, reply) in writes.iter().zip(&mut replies) {
             match (write.check(), write) {
                 (Err(refusal), _) => *reply = Some(Err(refusal)),
@@ -206,7 +209,7 @@ impl Try<'_> {
                 (Ok(()), Write::Rule(_) | Write::Listens { .. }) => {
                     *reply = Some(Err(Refusal::invalid("rule", "is not built")));
                 }
-                (Ok(()), Write::Claim(_) | Write::RenewSession { .. }) => {}
+                (Ok(()), Write::Claim(_) | Write::RenewSession { .. } | Write::Schedule(_)) => {}
             }
         }
         if self.take.rows_max > 0
@@ -230,7 +233,7 @@ impl Try<'_> {
                 continue;
             }
             match write {
-                Write::Op { .. } | Write::FollowUpDone { .. } => {}
+                Write::Op { .. } | Write::FollowUpDone { .. } | Write::Schedule(_) => {}
                 Write::Rule(_) | Write::Listens { .. } => {}
                 Write::Claim(wanted) => {
                     let grants = claims.grant(wanted, &mut work, &store.names, now).await?;
@@ -292,6 +295,39 @@ impl Try<'_> {
         Ok(Tried::Done(replies))
     }
 
+    /// Decides the ops on schedules, and makes their jobs.
+    async fn decide_schedules(
+        &self,
+        writes: &[Write],
+        work: &mut Work<'_>,
+        replies: &mut [Option<Result<Reply, Refusal>>],
+        moment: &Moment,
+    ) -> PgResult<()> {
+        if !writes.iter().any(|write| matches!(write, Write::Schedule(_))) {
+            return Ok(());
+        }
+        schedules::load_last_jobs(work).await?;
+        let (decided, refused) = work.set.decide_schedules(writes, moment.now);
+        for (place, refusal) in refused {
+            replies[place] = Some(Err(refusal));
+        }
+        let enqueues = enqueues(&decided);
+        self.load_inbox(&enqueues, work).await?;
+        let mut forgotten = IdSet::default();
+        for write in &enqueues {
+            let Write::Op { op, .. } = write else { continue };
+            if is_forgotten(work.client, op, moment.last_pruned).await? {
+                forgotten.extend(op.new_job_id());
+            }
+        }
+        for decided in decided {
+            let place = decided.place;
+            let reply = work.set.fire(decided, &|id| forgotten.contains(&id), moment.now);
+            replies[place] = Some(Ok(reply));
+        }
+        Ok(())
+    }
+
     /// Is an enqueue refused whose id nobody has looked for? An insert would have told that it is taken.
     fn refuses_unseen(
         &self,
@@ -347,7 +383,7 @@ impl Try<'_> {
         inbox: &inbox::Batch,
         moment: &mut Moment,
     ) -> PgResult<()> {
-        let blocks = moment.block.lacks(changes.events.len() + inbox.len());
+        let blocks = moment.block.lacks(changes.events.len() + changes.notes.len() + inbox.len());
         if blocks > 0 {
             for row in run_one(client, Ask::new(MORE_NUMBERS).with(blocks)).await? {
                 moment.block.add(row.try_get(0)?);
@@ -427,6 +463,7 @@ impl Moment {
         // The clock never goes back, whatever the server's does.
         let last = time_or_none(row, 3)?.unwrap_or(Timestamp::from_micros(0));
         let seen = work.set.rows().map(|row| row.job.updated_at).max();
+        let seen = seen.max(work.set.schedules_seen_at());
         let clock = match clock {
             Some(clock) => clock,
             None => time_of(row, 2)?,
@@ -510,6 +547,7 @@ fn room(writes: &[Write]) -> usize {
         Write::Claim(wanted) => wanted.max.min(1_000),
         Write::RenewSession { .. } | Write::FollowUpDone { .. } => 0,
         Write::Rule(_) | Write::Listens { .. } => 0,
+        Write::Schedule(op) => jobs_of(op),
     };
     writes.iter().map(jobs).sum()
 }

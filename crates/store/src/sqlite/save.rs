@@ -8,9 +8,10 @@ use windlass_kernel::{DeadLetter, Job, JobId, NewPayload, Progress, Task, Timest
 use super::{
     SqlResult,
     load::{Place, TaskName},
+    notes,
     plan::Plan,
     read::read_payload,
-    rules,
+    rules, schedules,
 };
 use crate::{
     IdMap,
@@ -63,7 +64,7 @@ pub(super) fn save(connection: &Connection, plan: &Plan) -> SqlResult<()> {
         connection.prepare_cached(FOLLOW_UP_DONE)?.execute([id])?;
     }
     rules::save(connection, changes, plan.now)?;
-    Ok(())
+    schedules::save(connection, changes)
 }
 
 const FOLLOW_UP: &str = "INSERT INTO follow_ups (tenant, what) VALUES (?1, ?2)";
@@ -83,6 +84,7 @@ fn append_log(connection: &Connection, plan: &Plan) -> SqlResult<()> {
             row.count,
             row.events
         ])?;
+        notes::save(connection, row, plan.now)?;
     }
     Ok(())
 }

@@ -55,6 +55,7 @@ mod progress;
 mod races;
 mod ready;
 mod retention;
+mod schedules;
 mod sooner;
 mod stories;
 mod user_transactions;

@@ -35,6 +35,11 @@ pub(crate) const SQLITE: &[Migration] = &[
         served_from: 1,
         sql: include_str!("../migrations/sqlite/0003_progress.sql"),
     },
+    Migration {
+        number: 4,
+        served_from: 1,
+        sql: include_str!("../migrations/sqlite/0004_admission.sql"),
+    },
 ];
 
 /// The steps of PostgreSQL.
@@ -54,6 +59,11 @@ pub(crate) const POSTGRES: &[Migration] = &[
         number: 3,
         served_from: 1,
         sql: include_str!("../migrations/postgres/0003_progress.sql"),
+    },
+    Migration {
+        number: 4,
+        served_from: 1,
+        sql: include_str!("../migrations/postgres/0004_admission.sql"),
     },
 ];
 

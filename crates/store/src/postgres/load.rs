@@ -272,13 +272,15 @@ pub(super) async fn add_jobs(work: &mut Work<'_>, names: &Names, rows: &[Row]) -
     Ok(())
 }
 
-/// Ids that are only the names of jobs to be made, which have no other key.
+/// Ids that are only the names of jobs to be made, which have no other key. Where a unique key is asked for, another job
+/// may be the answer, and then no insert tells that the id is taken.
 pub(super) fn fresh_ids(writes: &[Write]) -> IdSet {
     let (mut fresh, mut named) = (IdSet::default(), Vec::new());
     for write in writes {
         let Write::Op { op, .. } = write else { continue };
         if let Op::Enqueue(enqueue) = op
             && enqueue.new.idempotency == Idempotency::OwnId
+            && enqueue.new.unique_key.is_none()
         {
             // The same id twice: the second is a repetition of the first, which the set knows.
             fresh.insert(enqueue.job_id);

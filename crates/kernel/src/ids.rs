@@ -329,6 +329,11 @@ impl Lane {
     }
 }
 
+text!(
+    /// A schedule that makes jobs.
+    ScheduleName, "schedule", 160
+);
+
 impl TaskId {
     /// The task of a job that was given none: itself.
     pub fn of_job(job_id: JobId) -> Self {
@@ -414,6 +419,11 @@ impl IdempotencyScope {
     /// Where the keys of contract `runs` live.
     pub fn runs() -> Self {
         Self("_runs".into())
+    }
+
+    /// Where the slots of schedules live.
+    pub fn slots() -> Self {
+        Self("_schedules".into())
     }
 
     /// A caller's key without a scope.

@@ -59,11 +59,13 @@ pub mod ids;
 pub mod job;
 pub mod letter;
 pub mod machine;
+pub mod note;
 pub mod ops;
 pub mod refusal;
 pub mod retention;
 pub mod retry;
 pub mod rule;
+pub mod schedule;
 pub mod time;
 pub mod timer;
 pub mod transition;
@@ -76,16 +78,18 @@ pub use evolve::{evolve, fold};
 pub use failure::{Class, Failure};
 pub use ids::{
     DlqId, Epoch, IdempotencyKey, IdempotencyScope, JobId, Kind, Lane, LimitKey, Principal, Queue,
-    RuleName, Tag, TaskId, TenantId, TraceId, UniqueKey, WorkerId,
+    RuleName, ScheduleName, Tag, TaskId, TenantId, TraceId, UniqueKey, WorkerId,
 };
 pub use job::{Job, Lease, Session, Spec, Task};
 pub use letter::{Approval, DeadLetter, LetterState};
 pub use machine::{Cause, State};
+pub use note::{About, Note};
 pub use ops::{Current, Op, OpKind, decide};
 pub use refusal::Refusal;
 pub use retention::Retention;
 pub use retry::{Jitter, RetryPolicy};
 pub use rule::{Rule, Says, Scope};
+pub use schedule::{Schedule, ScheduleOp};
 pub use time::Timestamp;
 pub use transition::{
     Answer, Attempt, AttemptState, FollowUp, NewPayload, Progress, Transition, attempts,

@@ -39,7 +39,8 @@ SELECT log.id + line.key                  AS number,
        coalesce('job_' || (line.value ->> 0), line.value ->> 'job_id') AS job_id,
        line.value ->> 1                   AS job_number,
        log.at                             AS at,
-       coalesce(line.value ->> 2, 'inbox_' || (line.value ->> 'inbox')) AS cause,
+       coalesce(line.value ->> 2, 'inbox_' || (line.value ->> 'inbox'),
+           (line.value ->> 'about') || '_' || (line.value ->> 'what')) AS cause,
        line.value ->> 3                   AS from_state,
        line.value ->> 4                   AS to_state,
        line.value ->> 5                   AS attempt,
@@ -194,6 +195,17 @@ CREATE TABLE meta (
     value ANY NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE notes (
+    -- The number of its event.
+    event  INTEGER PRIMARY KEY,
+    tenant TEXT    NOT NULL,
+    about  TEXT    NOT NULL,
+    name   TEXT    NOT NULL,
+    at     INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX notes_about ON notes (tenant, about, name, event);
+
 CREATE TABLE outputs (
     seq       INTEGER NOT NULL,
     attempt   INTEGER NOT NULL,
@@ -225,6 +237,32 @@ CREATE TABLE pruned (
     -- How many log rows still speak of it.
     rows     INTEGER NOT NULL CHECK (rows >= 1)
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE schedules (
+    tenant     TEXT    NOT NULL,
+    name       TEXT    NOT NULL,
+    -- It grows with every change, so that a timer acts on what it saw.
+    version    INTEGER NOT NULL CHECK (version >= 1),
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    -- What was asked for, as JSON, and the payload of its jobs, byte for byte.
+    spec       TEXT    NOT NULL,
+    payload    TEXT    NOT NULL,
+    -- Who paused it, when and why, as JSON; null while it is not.
+    pause      TEXT,
+    -- The next slot; null when no other comes.
+    next_at    INTEGER,
+    -- When a timer has to look at it; null while there is nothing to wait for.
+    fires_at   INTEGER CHECK (fires_at IS NULL OR (next_at IS NOT NULL AND pause IS NULL)),
+    -- When a timer last found that the next slot has to wait for the job of the one before.
+    seen_at    INTEGER,
+    -- The last slot that was fired, and the last job that was made.
+    last_slot  INTEGER,
+    last_job   BLOB    CHECK (length(last_job) = 16),
+    PRIMARY KEY (tenant, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX schedules_due ON schedules (fires_at) WHERE fires_at IS NOT NULL;
 
 CREATE TABLE sessions (
     id         INTEGER PRIMARY KEY,

@@ -5,12 +5,17 @@
 //! grant is decided. Then everything is saved at once. A backend does the loading and saving; what
 //! happens in between is here and has no IO, so it is the same on every database.
 
+mod schedules;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
 
+use self::schedules::Schedules;
+pub(crate) use self::schedules::enqueues;
+pub use self::schedules::{ScheduleChange, ScheduleKey, Scheduled, jobs_of};
 use crate::{
     IdMap, IdSet,
     read::Listens,
@@ -18,9 +23,9 @@ use crate::{
 };
 use windlass_kernel::{
     Answer, Approval, Current, DeadLetter, DlqId, Event, FollowUp, IdempotencyKey,
-    IdempotencyScope, Job, JobId, Kind, NewPayload, Op, Payload, Progress, Queue, Refusal, Rule,
-    RuleName, Says, Task, TaskId, TenantId, Timestamp, TraceId, Transition, UniqueKey, WorkerId,
-    decide,
+    IdempotencyScope, Job, JobId, Kind, NewPayload, Note, Op, Payload, Progress, Queue, Refusal,
+    Rule, RuleName, Says, ScheduleOp, Task, TaskId, TenantId, Timestamp, TraceId, Transition,
+    UniqueKey, WorkerId, decide,
     ids::ClaimId,
     ops,
     rule::{Part, RuleOp, RuleState},
@@ -60,6 +65,8 @@ pub enum Write {
         /// What it listens to, from now on.
         to: Listens,
     },
+    /// An op on one schedule, and the jobs that it makes.
+    Schedule(ScheduleOp),
 }
 
 impl Write {
@@ -70,7 +77,7 @@ impl Write {
             Write::Op { tenant, op: Op::Enqueue(op) } if op.tenant != *tenant => {
                 return Err(Refusal::NotFound { what: "tenant" });
             }
-            Write::Op { .. } | Write::FollowUpDone { .. } => return Ok(()),
+            Write::Op { .. } | Write::FollowUpDone { .. } | Write::Schedule(_) => return Ok(()),
             Write::Rule(_) | Write::Listens { .. } => return Ok(()),
             Write::Claim(wanted) => wanted.lease,
             Write::RenewSession { lease, .. } => *lease,
@@ -128,6 +135,8 @@ pub enum Reply {
         /// Jobs it holds.
         held: Vec<JobId>,
     },
+    /// What the op on a schedule did.
+    Scheduled(Box<Scheduled>),
     /// It is so, and there is nothing to tell.
     Done,
     /// The rule as it stands, or as it stood before it was taken away.
@@ -158,6 +167,8 @@ pub struct Needs {
     pub tasks_of: IdSet,
     /// Jobs that are not at their end, by what is unique about them.
     pub uniques: BTreeSet<(TenantId, UniqueKey)>,
+    /// Schedules by name, and whether their last jobs are at their end.
+    pub schedules: BTreeSet<ScheduleKey>,
 }
 
 /// Where an idempotency key stands.
@@ -168,6 +179,9 @@ impl Needs {
     pub fn of(writes: &[Write]) -> Self {
         let mut needs = Needs::default();
         for write in writes {
+            if let Write::Schedule(op) = write {
+                needs.schedules.insert((op.tenant.clone(), op.name.clone()));
+            }
             let Write::Op { tenant, op } = write else { continue };
             needs.jobs.extend(op.job_id());
             // An enqueue names the same job twice.
@@ -199,7 +213,8 @@ impl Needs {
         !(self.tasks.is_empty()
             && self.letters.is_empty()
             && self.tasks_of.is_empty()
-            && self.uniques.is_empty())
+            && self.uniques.is_empty()
+            && self.schedules.is_empty())
     }
 }
 
@@ -214,6 +229,7 @@ pub struct WorkingSet<P> {
     rules: Arc<Vec<Rule>>,
     /// What became of executions, if a breaker wants to hear it.
     outcomes: Option<Vec<Outcome>>,
+    schedules: Schedules,
     changes: Changes,
     incarnation: u32,
 }
@@ -265,6 +281,10 @@ pub struct Changes {
     pub rules: Vec<RuleChange>,
     /// What rules remember from now on.
     pub rule_states: BTreeMap<(RuleName, Part), RuleState>,
+    /// Facts about what is not a job, in order.
+    pub notes: Vec<Note>,
+    /// What becomes of schedules.
+    pub schedules: BTreeMap<ScheduleKey, ScheduleChange>,
 }
 
 /// What a handler gave back for one attempt.
@@ -423,6 +443,11 @@ impl<P: Default> WorkingSet<P> {
     pub fn follow_up_done(&mut self, id: i64) -> Reply {
         self.changes.follow_ups_done.push(id);
         Reply::Done
+    }
+
+    /// Keeps a fact about what is not a job. It is written with the events of this commit.
+    pub fn note(&mut self, note: Note) {
+        self.changes.notes.push(note);
     }
 
     /// The other job that such an op names, if it is the same tenant's.

@@ -2,7 +2,7 @@
 
 use windlass_kernel::Timestamp;
 
-use crate::read::{Due, DueJob};
+use crate::read::{Due, DueJob, DueSchedule};
 
 /// A job whose alarm rings, and since when.
 pub(crate) type Ring = (Timestamp, DueJob);
@@ -15,10 +15,13 @@ pub(crate) struct Found {
     pub(crate) timers: Vec<Ring>,
     /// The same of leases that have run out, in any order.
     pub(crate) leases: Vec<Ring>,
+    /// Schedules whose time has come, longest first.
+    pub(crate) schedules: Vec<DueSchedule>,
     /// When the next of each kind comes after now.
     pub(crate) next_timer_at: Option<Timestamp>,
     pub(crate) next_lapse_at: Option<Timestamp>,
     pub(crate) next_retry_at: Option<Timestamp>,
+    pub(crate) next_schedule_at: Option<Timestamp>,
 }
 
 impl Found {
@@ -41,8 +44,11 @@ impl Found {
             }
         }
         jobs.truncate(max);
-        let next = [self.next_timer_at, self.next_lapse_at].into_iter().flatten().min();
-        let next_at = if jobs.len() == max { Some(now) } else { next };
-        Due { jobs, now, next_at, next_retry_at: self.next_retry_at }
+        let next = [self.next_timer_at, self.next_lapse_at, self.next_schedule_at];
+        let next = next.into_iter().flatten().min();
+        let may_be_more = jobs.len() == max || self.schedules.len() >= max;
+        let next_at = if may_be_more { Some(now) } else { next };
+        let (schedules, next_retry_at) = (self.schedules, self.next_retry_at);
+        Due { jobs, schedules, now, next_at, next_retry_at }
     }
 }

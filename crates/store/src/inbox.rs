@@ -68,12 +68,13 @@ pub(crate) struct Request {
     parent: Option<JobId>,
 }
 
-/// A key that the caller gave. The key of a run has no scope of the caller's.
+/// A key that the caller gave. The keys of runs and of slots have no scope of the caller's.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Key {
     Key { scope: IdempotencyScope, key: IdempotencyKey },
     Run { key: IdempotencyKey },
+    Slot { key: IdempotencyKey },
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -163,6 +164,7 @@ impl Key {
                 Some(Key::Key { scope: scope.clone(), key: key.clone() })
             }
             Idempotency::Run { key } => Some(Key::Run { key: key.clone() }),
+            Idempotency::Slot { key } => Some(Key::Slot { key: key.clone() }),
         }
     }
 
@@ -170,6 +172,7 @@ impl Key {
         match self {
             Key::Key { scope, key } => Idempotency::Key { scope, key },
             Key::Run { key } => Idempotency::Run { key },
+            Key::Slot { key } => Idempotency::Slot { key },
         }
     }
 }
@@ -254,7 +257,7 @@ pub(crate) fn read_op(
     request.into_op(job_id, tenant, payload).map_err(|why| said("op", why))
 }
 
-/// Does a line of the log tell of the inbox, and of no job?
+/// Does a line of the log tell of the inbox, or is it a note? It is in no job's history then, and goes by its age.
 pub(crate) fn is_line(line: &str) -> bool {
     line.starts_with('{')
 }
@@ -284,6 +287,7 @@ mod tests {
             Just(Idempotency::OwnId),
             (text(), text()).prop_map(|(scope, key)| Idempotency::Key { scope, key }),
             text().prop_map(|key| Idempotency::Run { key }),
+            text().prop_map(|key| Idempotency::Slot { key }),
         ]
     }
 

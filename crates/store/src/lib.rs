@@ -10,6 +10,8 @@
 mod bell;
 pub mod check;
 pub mod commit;
+#[cfg(feature = "faults")]
+pub mod crash;
 mod due;
 mod error;
 mod id_map;
@@ -18,18 +20,20 @@ mod job_row;
 mod log;
 mod migrate;
 mod news;
+mod notes;
 mod packed;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod read;
 mod row;
 mod rules;
+mod schedule_row;
 pub mod sqlite;
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
 pub use bell::{Bell, Listener};
-pub use commit::{ClaimMany, Granted, Reply, Write};
+pub use commit::{ClaimMany, Granted, Reply, Scheduled, Write};
 pub use error::{Error, Owner};
 pub use id_map::{IdMap, IdSet};
 pub use log::spec_digest;
@@ -40,7 +44,8 @@ use read::{
 pub use rules::RuleChange;
 pub use rusqlite;
 use windlass_kernel::{
-    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Rule, TenantId, WorkerId,
+    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Rule, Schedule,
+    ScheduleName, TenantId, WorkerId,
 };
 
 /// A future that a store gives back.
@@ -117,6 +122,27 @@ pub trait Store: Send + Sync {
     /// are no longer kept it says so, and from where on all are: none is passed over in silence.
     fn feed(&self, after: u64, rows: u32) -> StoreFuture<'_, Vec<FeedEvent>>;
 
+    /// What was noted about something that is not a job before an event, newest first, so many at the most.
+    fn notes(
+        &self,
+        tenant: &TenantId,
+        about: &About,
+        before: u64,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<FeedEvent>>;
+
+    /// A schedule as it stands.
+    fn schedule(&self, tenant: &TenantId, name: &ScheduleName)
+    -> StoreFuture<'_, Option<Schedule>>;
+
+    /// The schedules of a tenant by name, after this one, so many at the most.
+    fn schedules(
+        &self,
+        tenant: &TenantId,
+        after: Option<&ScheduleName>,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<Schedule>>;
+
     /// What became of an enqueue of a user's own transaction that made no job, by the id that was given.
     fn inbox_result(&self, id: JobId) -> StoreFuture<'_, Option<InboxResult>>;
 
@@ -140,7 +166,8 @@ pub trait Store: Send + Sync {
     /// before its first look, and looks each time it rings, misses nothing that is committed here.
     fn sooner(&self) -> Listener;
 
-    /// What time has brought, in batches: jobs whose alarm rings, at most `max`, and when to look again. Of alarms
+    /// What time has brought, in batches: jobs whose alarm rings and schedules whose slot has come, at most `max` of
+    /// each, and when to look again. Of alarms
     /// of jobs and of leases that have run out, neither waits until there are no more of the other.
     fn due(&self, max: usize) -> StoreFuture<'_, Due>;
 

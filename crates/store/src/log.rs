@@ -4,7 +4,7 @@
 //! event has, but for the spec in a creation: that stands in the job's row, which never changes it, and
 //! the line has its digest. Lines of one job form a chain of hashes.
 //!
-//! A line of the inbox (`inbox::ResultLine`) is an object. It speaks of no job and is in no chain.
+//! A line of the inbox (`inbox::ResultLine`) is an object, and so is a note. They are in no chain.
 
 use std::sync::Arc;
 
@@ -212,6 +212,14 @@ pub fn spec_digest(spec: &Spec) -> Digest {
 /// The lines of a log row, each with the job it speaks of.
 pub(crate) fn lines(events: &str) -> Result<Vec<&serde_json::value::RawValue>, Error> {
     serde_json::from_str(events).map_err(|error| Error::Damaged(format!("a log row: {error}")))
+}
+
+/// The line of this place in a log row.
+pub(crate) fn line_at(events: &str, place: u64) -> Result<String, Error> {
+    let lines = lines(events)?;
+    let line = usize::try_from(place).ok().and_then(|place| lines.get(place));
+    let line = line.ok_or_else(|| Error::Damaged(format!("a log row has no line {place}")))?;
+    Ok(line.get().to_owned())
 }
 
 /// What stands in the place of a line that retention took. Event numbers are places, so one is needed.

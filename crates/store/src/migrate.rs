@@ -40,6 +40,11 @@ pub(crate) const SQLITE: &[Migration] = &[
         served_from: 1,
         sql: include_str!("../migrations/sqlite/0004_admission.sql"),
     },
+    Migration {
+        number: 5,
+        served_from: 1,
+        sql: include_str!("../migrations/sqlite/0005_schedules.sql"),
+    },
 ];
 
 /// The steps of PostgreSQL.
@@ -64,6 +69,11 @@ pub(crate) const POSTGRES: &[Migration] = &[
         number: 4,
         served_from: 1,
         sql: include_str!("../migrations/postgres/0004_admission.sql"),
+    },
+    Migration {
+        number: 5,
+        served_from: 1,
+        sql: include_str!("../migrations/postgres/0005_schedules.sql"),
     },
 ];
 

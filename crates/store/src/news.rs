@@ -14,7 +14,8 @@ use crate::{Bell, Listener, commit::Changes, job_row::timer_at, read::Due};
 pub(crate) struct News {
     /// Can a job be claimed that it made or changed?
     pub(crate) is_ready: bool,
-    /// The first alarm, retry or end of a lease of the jobs that it made or changed; [`NEVER`] if there is none.
+    /// The first alarm, retry or end of a lease of the jobs that it made or changed, or slot of a schedule;
+    /// [`NEVER`] if there is none.
     soonest: i64,
     /// Does something follow for another job?
     follows: bool,
@@ -27,7 +28,10 @@ impl News {
     /// What these changes bring, but for their jobs.
     pub(crate) fn of(changes: &Changes) -> Self {
         let follows = !changes.follow_ups.is_empty();
-        Self { is_ready: false, soonest: NEVER, follows }
+        let schedules = changes.schedules.values().filter_map(|change| change.after.as_ref());
+        let fires_at = schedules.filter_map(|schedule| schedule.fires_at).min();
+        let soonest = fires_at.map_or(NEVER, Timestamp::as_micros);
+        Self { is_ready: false, soonest, follows }
     }
 
     /// Adds a job that the commit made or changed. Its session may keep its lease for longer.
@@ -143,7 +147,8 @@ mod tests {
     fn due(next_at: Option<i64>, next_retry_at: Option<i64>) -> Due {
         let [next_at, next_retry_at] =
             [next_at, next_retry_at].map(|at| at.map(Timestamp::from_micros));
-        Due { jobs: Vec::new(), now: Timestamp::MIN, next_at, next_retry_at }
+        let (jobs, schedules) = (Vec::new(), Vec::new());
+        Due { jobs, schedules, now: Timestamp::MIN, next_at, next_retry_at }
     }
 
     /// How often it was told.

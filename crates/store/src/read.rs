@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use windlass_kernel::{
-    Epoch, FollowUp, Job, JobId, Kind, LetterState, Queue, RuleName, State, Tag, TenantId,
-    Timestamp, WorkerId, admit::Blocked, timer::Alarm,
+    Epoch, FollowUp, Job, JobId, Kind, LetterState, Queue, Rule, RuleName, ScheduleName, State,
+    Tag, TenantId, Timestamp, WorkerId, admit::Blocked, timer::Alarm,
 };
 
 /// Which jobs are asked for. Whatever is not named does not matter.
@@ -138,6 +138,8 @@ pub struct Standing {
     pub now: Timestamp,
     /// The rules that would keep it from being claimed now, as the claim itself would find it.
     pub blocked: Vec<Blocked>,
+    /// Those rules.
+    pub rules: Vec<Rule>,
     /// Who holds the slots of those rules, at most [`Standing::HOLDERS_MAX`] for each.
     pub holders: Vec<Holder>,
     /// What the workers listen to that are there.
@@ -184,9 +186,11 @@ pub struct Due {
     /// Jobs whose alarm rings, at most as many as were asked for. A job can be here twice, for an alarm of its
     /// own and for its lease: whichever op comes second finds the job changed.
     pub jobs: Vec<DueJob>,
+    /// Schedules whose time has come, longest first, and as many at the most.
+    pub schedules: Vec<DueSchedule>,
     /// What time it is, by the store's clock.
     pub now: Timestamp,
-    /// When the next alarm rings, or the next lease lapses, after `now`; none, if none is set. It is `now` if
+    /// When the next alarm rings, the next lease lapses or the next slot comes, after `now`; none, if none is set. It is `now` if
     /// there may be more to fetch.
     pub next_at: Option<Timestamp>,
     /// When the next retry after `now` can be claimed.
@@ -206,6 +210,17 @@ pub struct DueJob {
     pub alarm: Alarm,
     /// The worker that holds the job, if one does.
     pub held_by: Option<WorkerId>,
+}
+
+/// A schedule whose time has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DueSchedule {
+    /// Whose schedule it is.
+    pub tenant: TenantId,
+    /// Its name.
+    pub name: ScheduleName,
+    /// The version that was seen. The op names it.
+    pub version: u64,
 }
 
 /// What follows for another job and is not carried out yet.
@@ -264,7 +279,7 @@ pub struct FeedEvent {
     /// When it happened.
     pub at: Timestamp,
     /// The event as the log keeps it: an array, if it is part of a job's history; an object, if it tells
-    /// what became of an enqueue of a user's own transaction that made no job.
+    /// what became of an enqueue of a user's own transaction that made no job, or if it is a note.
     pub line: String,
 }
 

@@ -8,6 +8,8 @@ mod common;
 mod history_bugs;
 #[path = "check/inbox_bugs.rs"]
 mod inbox_bugs;
+#[path = "check/note_bugs.rs"]
+mod note_bugs;
 #[path = "check/plant.rs"]
 mod plant;
 #[path = "check/retention_bugs.rs"]

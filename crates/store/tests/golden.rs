@@ -30,8 +30,8 @@ use windlass_store::{Write, read::InboxOutcome};
 use windlass_testkit::postgres::Cluster;
 
 /// The newest migration of each database.
-const NEWEST: u32 = 3;
-const NEWEST_POSTGRES: u32 = 3;
+const NEWEST: u32 = 4;
+const NEWEST_POSTGRES: u32 = 4;
 
 fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)

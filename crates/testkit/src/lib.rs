@@ -12,6 +12,7 @@ pub mod network;
 pub mod postgres;
 pub mod random;
 pub mod story;
+pub mod wall_clock;
 mod world;
 
 pub use map::MapStore;

@@ -9,6 +9,7 @@
 mod follow_ups;
 mod recovery;
 mod retention;
+mod schedules;
 
 use std::{
     future::Future,
@@ -152,15 +153,16 @@ struct Looked {
 async fn look(engine: &Inner, max: usize, recovering: bool) -> Result<Looked, Error> {
     let following = follow_ups::carry_out(engine, max).await?;
     let asked_at = engine.ids.now();
-    let Due { jobs, now, next_at, next_retry_at } = engine.store.due(max).await?;
+    let Due { jobs, schedules, now, next_at, next_retry_at } = engine.store.due(max).await?;
     engine.store_clock.hear(asked_at, now, engine.ids.now());
-    let more = recovering || following || jobs.len() >= max;
+    let more = recovering || following || jobs.len() >= max || schedules.len() >= max;
     let ring = |job: windlass_store::read::DueJob| {
         let op: Op = timer::op_for(job.job_id, job.version, job.alarm, engine.jitter());
         Write::Op { tenant: job.tenant, op }
     };
     // A refusal means that the job has changed since, and that is as good.
     let _ = engine.submit_many(jobs.into_iter().map(ring).collect()).await;
+    schedules::fire(engine, schedules).await;
     let from_now = |at: windlass_kernel::Timestamp| at.since(now);
     Ok(Looked { more, next: next_at.map(from_now), next_retry: next_retry_at.map(from_now) })
 }

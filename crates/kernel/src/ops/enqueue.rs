@@ -97,6 +97,11 @@ pub enum Idempotency {
         /// The key.
         key: IdempotencyKey,
     },
+    /// By the slot of a schedule that it is made for: a slot has one job, whatever else was asked for.
+    Slot {
+        /// The schedule and the slot.
+        key: IdempotencyKey,
+    },
 }
 
 /// The task that a new job runs.
@@ -147,7 +152,7 @@ impl NewJob {
     }
 
     /// Refuses what nobody can mean.
-    fn check(&self, now: Timestamp) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, now: Timestamp) -> Result<(), Refusal> {
         if self.priority.0.unsigned_abs() > Priority::MAX.unsigned_abs() {
             return Err(Refusal::invalid("priority", "must lie between -1000 and 1000"));
         }
@@ -201,6 +206,7 @@ impl Enqueue {
             Idempotency::OwnId => IdempotencyScope::own_id(),
             Idempotency::Key { scope, .. } => scope.clone(),
             Idempotency::Run { .. } => IdempotencyScope::runs(),
+            Idempotency::Slot { .. } => IdempotencyScope::slots(),
         }
     }
 
@@ -208,7 +214,9 @@ impl Enqueue {
     pub fn key(&self) -> IdempotencyKey {
         match &self.new.idempotency {
             Idempotency::OwnId => IdempotencyKey::of_job(self.job_id),
-            Idempotency::Key { key, .. } | Idempotency::Run { key } => key.clone(),
+            Idempotency::Key { key, .. } | Idempotency::Run { key } | Idempotency::Slot { key } => {
+                key.clone()
+            }
         }
     }
 
@@ -302,7 +310,7 @@ fn check_parent(current: &Current<'_>, op: &Enqueue) -> Result<(), Refusal> {
 /// The key is known: a hit, or a conflict that names the fields that differ.
 fn known_key(known: &Job, op: &Enqueue) -> Result<Transition, Refusal> {
     let fields = match op.new.idempotency {
-        Idempotency::Run { .. } => Vec::new(),
+        Idempotency::Run { .. } | Idempotency::Slot { .. } => Vec::new(),
         Idempotency::OwnId | Idempotency::Key { .. } => {
             Fingerprint::of_request(&op.new).differs_from(&Fingerprint::of_job(&known.spec))
         }

@@ -3,7 +3,7 @@
 use windlass_kernel::Timestamp;
 
 use super::{
-    Report, Rule, inbox, line,
+    Report, Rule, inbox, line, note,
     values::{LogRow, Spoken},
 };
 
@@ -27,7 +27,7 @@ impl LogCheck {
     /// Checks the next row, and gives back its lines with what they speak of.
     pub(crate) fn check<'a>(&mut self, row: &LogRow<'a>, report: &mut Report) -> Spoken<'a> {
         report.log_rows += 1;
-        let mut spoken = Spoken { of_jobs: Vec::new(), of_inbox: Vec::new() };
+        let mut spoken = Spoken { of_jobs: Vec::new(), of_inbox: Vec::new(), notes: Vec::new() };
         let expected = self.next_id.unwrap_or(1);
         let was_taken = row.id > expected && row.id <= self.whole_from;
         if row.id != expected && !was_taken {
@@ -61,6 +61,7 @@ impl LogCheck {
             match line::job_of(text) {
                 Some(job) => spoken.of_jobs.push((job, text)),
                 None if inbox::is_line(text) => spoken.of_inbox.push((number, text)),
+                None if note::is_line(text) => spoken.notes.push((number, text)),
                 None => {
                     let sentence = format!("log row {} speaks of no job: {text}", row.id);
                     report.add(Rule::Readable, sentence);

@@ -108,6 +108,8 @@ rules! {
 
     /// An enqueue of a user's transaction that made no job is kept, and one event says what became of it.
     InboxTold = "inbox_told",
+    /// Every note of the log is found by what it is about, and nothing else is.
+    Noted = "noted",
     /// What was promoted out of the inbox is no longer in it.
     InboxOnce = "inbox_once",
     /// No row of the inbox had to be set aside.

@@ -64,6 +64,8 @@ pub(crate) struct Spoken<'a> {
     pub(crate) of_jobs: Vec<(JobId, &'a str)>,
     /// Of the inbox, with the numbers of the events.
     pub(crate) of_inbox: Vec<(u64, &'a str)>,
+    /// Of what is neither, with the numbers of the events.
+    pub(crate) notes: Vec<(u64, &'a str)>,
 }
 
 /// What became of an enqueue that made no job, and the line that tells it. One may be missing.

@@ -99,6 +99,8 @@ fn only_makes_jobs(changes: &Changes) -> bool {
         follow_ups_done,
         rules,
         rule_states,
+        notes,
+        schedules,
     } = changes;
     !created.is_empty()
         && updated.is_empty()
@@ -112,4 +114,6 @@ fn only_makes_jobs(changes: &Changes) -> bool {
         && follow_ups_done.is_empty()
         && rules.is_empty()
         && rule_states.is_empty()
+        && notes.is_empty()
+        && schedules.is_empty()
 }

@@ -53,6 +53,9 @@ async fn copy_all(client: &mut Client, report: &mut Report) -> PgResult<Copy> {
     if snapshot.query_one(HAS_PROGRESS, &[]).await?.try_get(0)? {
         PROGRESS.copy(&snapshot, &mut copy).await?;
     }
+    if snapshot.query_one(HAS_NOTES, &[]).await?.try_get(0)? {
+        NOTES.copy(&snapshot, &mut copy).await?;
+    }
     Ok(copy)
 }
 
@@ -194,6 +197,15 @@ const PROGRESS: Table = Table {
             VALUES (coalesce((SELECT seq FROM jobs WHERE id = ?1), -1), ?2, ?3, ?4)",
 };
 const HAS_PROGRESS: &str = "SELECT to_regclass('progress') IS NOT NULL";
+
+/// Came with the fourth schema.
+const NOTES: Table = Table {
+    read: "SELECT seq, place, tenant, about, name, at FROM notes",
+    write: "INSERT INTO notes (event, tenant, about, name, at)
+            VALUES (coalesce((SELECT first FROM temp.feed WHERE seq = ?1) + ?2, -random()),
+                ?3, ?4, ?5, ?6)",
+};
+const HAS_NOTES: &str = "SELECT to_regclass('notes') IS NOT NULL";
 
 /// How many rows are fetched at once.
 const ROWS_MAX: i32 = 200;

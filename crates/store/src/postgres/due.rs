@@ -10,6 +10,7 @@ use super::{
         Loaded, id_of, job_columns, job_of, job_tables, number, text_of, time_of, time_or_none,
     },
     pipeline::{Ask, run, run_one},
+    schedules,
     types::Time,
 };
 use crate::{
@@ -123,8 +124,10 @@ async fn look_at(client: &ClientWrapper, max: usize, clock: Option<Timestamp>) -
         Ask::new(NEXT_TIMER).with(Time(now)),
         Ask::new(NEXT_LAPSE).with(Time(now)),
         Ask::new(NEXT_RETRY).with(Time(now)),
+        Ask::new(schedules::NEXT).with(Time(now)),
         Ask::new(RUNG).with(Time(now)).with(limit),
         Ask::new(LAPSED).with(Time(now)).with(limit),
+        Ask::new(schedules::DUE).with(Time(now)).with(limit),
     ];
     let rows = run(client, &asks).await?;
     let next = |place: usize| time_or_none(first(&rows[place])?, 0);
@@ -133,8 +136,10 @@ async fn look_at(client: &ClientWrapper, max: usize, clock: Option<Timestamp>) -
         next_timer_at: next(0)?,
         next_lapse_at: next(1)?,
         next_retry_at: next(2)?,
-        timers: rows[3].iter().map(rung_of).collect::<PgResult<_>>()?,
-        leases: rows[4].iter().map(lapsed_of).collect::<PgResult<_>>()?,
+        next_schedule_at: next(3)?,
+        timers: rows[4].iter().map(rung_of).collect::<PgResult<_>>()?,
+        leases: rows[5].iter().map(lapsed_of).collect::<PgResult<_>>()?,
+        schedules: rows[6].iter().map(schedules::due_of).collect::<PgResult<_>>()?,
     })
 }
 

@@ -170,7 +170,7 @@ impl FirstLoad {
         for write in writes {
             let worker = match write {
                 Write::Op { op: Op::Claim(claim), .. } => &claim.worker,
-                Write::Op { .. } | Write::FollowUpDone { .. } => continue,
+                Write::Op { .. } | Write::FollowUpDone { .. } | Write::Schedule(_) => continue,
                 Write::Rule(_) | Write::Listens { .. } => continue,
                 Write::Claim(wanted) => {
                     workers.extend(wanted.neighbours.iter().map(|it| it.as_str().to_owned()));

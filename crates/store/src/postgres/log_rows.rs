@@ -4,6 +4,7 @@ use windlass_kernel::Timestamp;
 
 use super::{
     load::Place,
+    notes::Noted,
     pipeline::Ask,
     save::UPDATE_AND_FINISH,
     types::{Time, Uuid},
@@ -11,7 +12,7 @@ use super::{
 use crate::{
     IdMap,
     commit::{Changes, Row},
-    log,
+    log, notes,
 };
 
 /// The log rows of one commit, in the order they have in the feed.
@@ -21,6 +22,7 @@ pub(super) struct LogRows {
     counts: Vec<i32>,
     tenants: Vec<String>,
     texts: Vec<String>,
+    noted: Noted,
 }
 
 impl LogRows {
@@ -74,7 +76,7 @@ impl Block {
     }
 }
 
-/// One row for each tenant, with all its events. Each job learns where its events are.
+/// One row for each tenant, with all its events and then its notes. Each job learns where its events are.
 pub(super) fn write_log(
     changes: &Changes,
     rows: &mut IdMap<Row<Place>>,
@@ -82,7 +84,8 @@ pub(super) fn write_log(
     now: Timestamp,
 ) -> LogRows {
     let mut log_rows = LogRows::default();
-    for (tenant, events) in &changes.events {
+    for tenant in notes::tenants(changes) {
+        let events = changes.events.get(tenant).map_or(&[][..], Vec::as_slice);
         let id = log_rows.begin(block);
         let mut text = String::with_capacity(events.len() * 256);
         for event in events {
@@ -94,8 +97,11 @@ pub(super) fn write_log(
             let chain = log::extend(history.chain(), now, &text[start..]);
             history.add(&chain, u64::try_from(id).expect("numbers are positive"));
         }
+        let mine = notes::of(changes, tenant);
+        notes::append(&mine, &mut text);
+        log_rows.noted.add(id, events.len(), &mine);
         text.push(']');
-        log_rows.end(tenant.as_str(), events.len(), text);
+        log_rows.end(tenant.as_str(), events.len() + mine.len(), text);
     }
     log_rows
 }
@@ -106,13 +112,14 @@ impl LogRows {
     /// Appends the rows, and gives them their places in the feed. It is the last thing before the commit. What
     /// claims were granted something is noted with it.
     pub(super) fn finish(
-        self,
+        mut self,
         asks: &mut Vec<Ask>,
         changes: &Changes,
         claims: Vec<Uuid>,
         lock: (i32, i32),
         now: Timestamp,
     ) {
+        std::mem::take(&mut self.noted).save(now, asks);
         // Most commits of a worker write rows of jobs and nothing else: they do both in one statement.
         let is_update =
             asks.len() == 1 && changes.created.is_empty() && !changes.updated.is_empty();

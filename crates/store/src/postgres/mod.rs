@@ -14,6 +14,7 @@ mod inbox;
 mod load;
 mod log_rows;
 mod names;
+mod notes;
 mod open;
 mod partitions;
 mod pipeline;
@@ -24,6 +25,7 @@ mod ready;
 mod retention;
 mod rules;
 mod save;
+mod schedules;
 mod schema;
 mod search;
 mod server_time;
@@ -49,8 +51,8 @@ use deadpool_postgres::ClientWrapper;
 use tokio::time::timeout;
 pub use tokio_postgres;
 use windlass_kernel::{
-    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Rule, TenantId, Timestamp,
-    WorkerId,
+    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Rule, Schedule,
+    ScheduleName, TenantId, Timestamp, WorkerId,
 };
 
 pub use self::{
@@ -240,7 +242,12 @@ impl Store for Postgres {
     }
 
     fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {
-        self.ask(|inner| async move { inner.commit(&writes).await })
+        self.ask(|inner| async move {
+            let commit = inner.commit(&writes);
+            #[cfg(feature = "faults")]
+            let commit = crate::crash::counting(commit);
+            commit.await
+        })
     }
 
     fn job(&self, id: JobId) -> StoreFuture<'_, Option<Job>> {
@@ -332,6 +339,51 @@ impl Store for Postgres {
     fn feed(&self, after: u64, rows: u32) -> StoreFuture<'_, Vec<FeedEvent>> {
         self.ask(move |inner| async move {
             inner.with_client(async move |it| read::read_feed(it, after, rows).await).await
+        })
+    }
+
+    fn notes(
+        &self,
+        tenant: &TenantId,
+        about: &About,
+        before: u64,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<FeedEvent>> {
+        let (tenant, about) = (tenant.clone(), about.clone());
+        self.ask(move |inner| async move {
+            let read = async |client: &ClientWrapper| {
+                notes::read_notes(client, &tenant, &about, before, limit).await
+            };
+            inner.with_client(read).await
+        })
+    }
+
+    fn schedule(
+        &self,
+        tenant: &TenantId,
+        name: &ScheduleName,
+    ) -> StoreFuture<'_, Option<Schedule>> {
+        let (tenant, name) = (tenant.clone(), name.clone());
+        self.ask(move |inner| async move {
+            let read = async |client: &ClientWrapper| {
+                schedules::read_schedule(client, &tenant, &name).await
+            };
+            inner.with_client(read).await
+        })
+    }
+
+    fn schedules(
+        &self,
+        tenant: &TenantId,
+        after: Option<&ScheduleName>,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<Schedule>> {
+        let (tenant, after) = (tenant.clone(), after.cloned());
+        self.ask(move |inner| async move {
+            let read = async |client: &ClientWrapper| {
+                schedules::read_schedules(client, &tenant, after.as_ref(), limit).await
+            };
+            inner.with_client(read).await
         })
     }
 

@@ -255,13 +255,25 @@ const RESULTS: &str = "
          WHERE r.at <= $1 AND f.first < (SELECT max(first) FROM feed)
          ORDER BY r.at DESC, r.seq DESC LIMIT 1)";
 
-/// Where the log tells the first and the last result of the inbox that may go. A log row that tells a
-/// result tells nothing else, so the rows that tell these go whole. Nodes write side by side, so one that
+/// Served by the index `notes_at`.
+const NOTES: &str = "
+    SELECT (SELECT f.first FROM notes n JOIN feed f ON f.seq = n.seq ORDER BY n.at, n.seq LIMIT 1),
+        (SELECT f.first FROM notes n JOIN feed f ON f.seq = n.seq
+         WHERE n.at <= $1 AND f.first < (SELECT max(first) FROM feed)
+         ORDER BY n.at DESC, n.seq DESC LIMIT 1)";
+
+/// Where the log tells the first and the last result of the inbox, or note, that may go. Nodes write side by side, so one that
 /// stands before the first or after the last may be as old: it goes with the next pass.
 async fn old_results(client: &ClientWrapper, newest: Timestamp) -> PgResult<Option<(i64, i64)>> {
-    let rows = run_one(client, Ask::new(RESULTS).with(Time(newest))).await?;
-    let ends: (Option<i64>, Option<i64>) = (rows[0].try_get(0)?, rows[0].try_get(1)?);
-    Ok(ends.0.zip(ends.1))
+    let asks = [RESULTS, NOTES].map(|sql| Ask::new(sql).with(Time(newest)));
+    let mut found: Option<(i64, i64)> = None;
+    for rows in run(client, &asks).await? {
+        let ends: (Option<i64>, Option<i64>) = (rows[0].try_get(0)?, rows[0].try_get(1)?);
+        let Some((first, last)) = ends.0.zip(ends.1) else { continue };
+        let (low, high) = found.unwrap_or((first, last));
+        found = Some((low.min(first), high.max(last)));
+    }
+    Ok(found)
 }
 
 /// One step through the jobs.

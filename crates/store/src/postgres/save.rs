@@ -11,6 +11,7 @@ use super::{
     log_rows::{Block, write_log},
     names::{CommitGroups, Names},
     pipeline::Ask,
+    schedules,
     types::{Time, Uuid, Xid, signed, signed_32},
     work::Work,
 };
@@ -55,6 +56,7 @@ pub(super) async fn asks(
     if !changes.follow_ups_done.is_empty() {
         asks.push(Ask::new(FOLLOW_UPS_DONE).with(changes.follow_ups_done.clone()));
     }
+    schedules::save(changes, asks);
     Ok(())
 }
 

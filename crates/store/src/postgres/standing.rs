@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use deadpool_postgres::ClientWrapper;
 use windlass_kernel::{
-    Job, JobId, Kind, Lane, Queue, Rule, RuleName, State, TenantId, Timestamp, WorkerId,
+    Job, JobId, Kind, Lane, Queue, Rule, State, TenantId, Timestamp, WorkerId,
     admit::{self, Head},
     rule::Part,
 };
@@ -15,7 +15,7 @@ use super::{
     pipeline::{Ask, run, run_one},
     read::read_job,
     rules::load_book,
-    types::{Time, signed},
+    types::{Time, Uuid, signed},
 };
 use crate::{
     read::{Holder, Listens, Standing},
@@ -76,9 +76,10 @@ impl Look {
         };
         let known = Known { states: &book.states, held: &parts };
         let blocked = admit::blocked(&head, &book.rules, &known, now);
+        let keeps = |rule: &&Rule| blocked.iter().any(|it| it.rule == rule.name);
+        let rules: Vec<Rule> = book.rules.iter().filter(keeps).cloned().collect();
         let mut holders = Vec::new();
-        let named = |name: &RuleName| book.rules.iter().find(|rule| rule.name == *name);
-        for rule in blocked.iter().filter_map(|it| named(&it.rule)) {
+        for rule in &rules {
             if rule.counts_held() {
                 let own = Part::of(rule.says.each(), head.queue, head.tenant, head.kind, head.lane);
                 let same = held.iter().filter(|row| row.part_of(rule) == own);
@@ -93,7 +94,7 @@ impl Look {
             (count > 0).then(|| (u64::from(count), since.iter().sum::<Duration>() / count));
         let before = read_before(client, &job).await?;
         let listening = self.read_listening(client, now).await?;
-        Ok(Some(Standing { now, blocked, holders, listening, before, running, job }))
+        Ok(Some(Standing { now, blocked, rules, holders, listening, before, running, job }))
     }
 
     /// Workers that said a short while ago what they listen to, and those that a process which lives vouches for.
@@ -155,13 +156,13 @@ async fn read_held(client: &ClientWrapper) -> PgResult<Vec<HeldJob>> {
     held.collect()
 }
 
-/// Jobs of the same queue and tenant that can be claimed and have a better rank. Served by the index `jobs_ready`.
+/// Jobs of the same queue and tenant that can be claimed and come first. Served by the index `jobs_ready`.
 const BEFORE: &str = "
     SELECT count(*) FROM (
         SELECT FROM job_groups g JOIN jobs j ON j.group_id = g.id
         WHERE g.queue = $1 AND g.tenant = $2 AND (j.state = 'queued' OR j.state = 'interrupted')
-            AND j.rank < $3
-        LIMIT $4) AS before";
+            AND j.rank <= $3 AND (j.rank, j.id) < ($3, $4)
+        LIMIT $5) AS before";
 
 async fn read_before(client: &ClientWrapper, job: &Job) -> PgResult<u64> {
     let spec = &job.spec;
@@ -169,6 +170,7 @@ async fn read_before(client: &ClientWrapper, job: &Job) -> PgResult<u64> {
         .with(spec.queue.as_str().to_owned())
         .with(spec.tenant.as_str().to_owned())
         .with(spec.rank().0)
+        .with(Uuid(job.id.as_u128()))
         .with(signed(Standing::BEFORE_MAX));
     number(&run(client, &[ask]).await?[0][0], 0)
 }

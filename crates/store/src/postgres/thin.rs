@@ -1,9 +1,9 @@
-//! Thins the log: takes out the lines of jobs that retention has forgotten, and old results of the inbox.
+//! Thins the log: takes out the lines of jobs that retention has forgotten, old results of the inbox and old notes.
 //!
 //! A row that speaks of nobody else is deleted, and so is its place in the feed. A row in which half of the lines
 //! or more may go is written again without them: each leaves `null` in its place, so that the others keep their
 //! numbers and their bytes, and with them the chains of their jobs. Only lines of jobs in `pruned` are ever taken,
-//! and lines of the inbox together with the results that they tell. The last row of the feed stays as it is: event
+//! and lines of the inbox together with the results that they tell, and notes. The last row of the feed stays as it is: event
 //! numbers must not come again.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -104,7 +104,7 @@ struct Changes {
     texts: Vec<String>,
     /// How many rows less speak of each of these jobs.
     forgotten: BTreeMap<JobId, i32>,
-    /// Results of the inbox that go with their lines: where they are told.
+    /// Results of the inbox, and notes, that go with their lines: where they are told.
     result_seqs: Vec<i64>,
     result_places: Vec<i32>,
     /// From this number on no event is taken out.
@@ -126,6 +126,9 @@ const FORGET_SOME: &str = "
 const FORGET_RESULTS: &str = "
     DELETE FROM inbox_results r USING unnest($1::bigint[], $2::int[]) AS v (seq, place)
     WHERE r.seq = v.seq AND r.place = v.place";
+const FORGET_NOTES: &str = "
+    DELETE FROM notes n USING unnest($1::bigint[], $2::int[]) AS v (seq, place)
+    WHERE n.seq = v.seq AND n.place = v.place";
 /// From this number on no event was ever taken out.
 const SET_FEED_FROM: &str = "
     UPDATE meta SET value = greatest(value::bigint, $1) WHERE name = 'feed_from'";
@@ -142,7 +145,8 @@ impl Changes {
         let gone = lines.iter().filter(|line| goes(line)).count();
         if gone == left {
             self.deleted.push(row.seq);
-        } else if gone > 0 && gone * 2 >= left {
+        // What goes by its age goes at once: otherwise each pass would look for it again.
+        } else if gone > 0 && (gone * 2 >= left || lines.iter().any(|line| is_told(line))) {
             let all = log::lines(row.text).expect("it was just read");
             self.rewritten.push(row.seq);
             self.texts.push(log::without(&all, goes));
@@ -175,6 +179,7 @@ impl Changes {
             Ask::new(FORGET_RESULTS)
                 .with(self.result_seqs.clone())
                 .with(self.result_places.clone()),
+            Ask::new(FORGET_NOTES).with(self.result_seqs.clone()).with(self.result_places.clone()),
             Ask::new(SET_FEED_FROM).with(self.whole_from),
         ]);
         run(client, &asks).await?;

@@ -18,14 +18,14 @@ use super::{
     pipeline::{Ask, run, run_one},
     ready::is_ready,
     rules::{self, Edition, LOCK_VERSION},
-    save,
+    save, schedules,
     types::{Time, Uuid, Xid},
     work::Work,
     writer::NOTE_COMMIT,
 };
 use crate::{
-    IdMap, Replies, Reply, Write,
-    commit::{Changes, Granted, Needs, Row},
+    IdMap, IdSet, Replies, Reply, Write,
+    commit::{Changes, Granted, Needs, Row, enqueues, jobs_of},
     news::News,
 };
 
@@ -141,6 +141,7 @@ impl Try<'_> {
             commit_id = super::random_id();
         }
         let opening = asks.len();
+        schedules::ask_for(&needs, &mut asks);
         first.asks(&mut asks);
         claims.asks(&mut asks, store.feed_lock.1, clock);
         let sets_rules = writes.iter().any(|write| matches!(write, Write::Rule(_)));
@@ -152,6 +153,7 @@ impl Try<'_> {
             found => found?,
         };
         let mut rows = found.into_iter().skip(opening);
+        schedules::take(&needs, &mut rows, &mut work)?;
         let jobs = first.take(&mut rows, &mut work)?;
         claims.take(&mut rows)?;
         let moment = rows.last().unwrap_or_default();
@@ -183,7 +185,7 @@ impl Try<'_> {
         self.decide_and_save(writes, &inbox, &mut claims, work, moment).await
     }
 
-    /// Loads what the enqueues of the inbox need, which nobody knew before they were read.
+    /// Loads what the enqueues of the inbox or of schedules need, which nobody knew before they were read.
     async fn load_inbox(&self, promoted: &[Write], work: &mut Work<'_>) -> PgResult<()> {
         let needs = Needs::of(promoted);
         let load = FirstLoad::of(promoted, &needs, work, false);
@@ -206,6 +208,7 @@ impl Try<'_> {
         let (store, client, now) = (self.store, work.client, moment.now);
         let mut replies: Vec<Option<Result<Reply, Refusal>>> = vec![None; writes.len()];
         self.ensure_sessions(writes, &mut work, now).await?;
+        self.decide_schedules(writes, &mut work, &mut replies, &moment).await?;
         for (write, reply) in writes.iter().zip(&mut replies) {
             match (write.check(), write) {
                 (Err(refusal), _) => *reply = Some(Err(refusal)),
@@ -228,7 +231,7 @@ impl Try<'_> {
                     work.listens.insert(worker.clone(), to.clone());
                     *reply = Some(Ok(Reply::Done));
                 }
-                (Ok(()), Write::Claim(_) | Write::RenewSession { .. }) => {}
+                (Ok(()), Write::Claim(_) | Write::RenewSession { .. } | Write::Schedule(_)) => {}
             }
         }
         if self.take.rows_max > 0
@@ -255,7 +258,7 @@ impl Try<'_> {
                 continue;
             }
             match write {
-                Write::Op { .. } | Write::FollowUpDone { .. } => {}
+                Write::Op { .. } | Write::FollowUpDone { .. } | Write::Schedule(_) => {}
                 Write::Rule(_) | Write::Listens { .. } => {}
                 Write::Claim(wanted) => {
                     let (grants, again_at) = claims.grant(wanted, &mut work, store, now).await?;
@@ -320,6 +323,39 @@ impl Try<'_> {
         Ok(Tried::Done(replies))
     }
 
+    /// Decides the ops on schedules, and makes their jobs.
+    async fn decide_schedules(
+        &self,
+        writes: &[Write],
+        work: &mut Work<'_>,
+        replies: &mut [Option<Result<Reply, Refusal>>],
+        moment: &Moment,
+    ) -> PgResult<()> {
+        if !writes.iter().any(|write| matches!(write, Write::Schedule(_))) {
+            return Ok(());
+        }
+        schedules::load_last_jobs(work).await?;
+        let (decided, refused) = work.set.decide_schedules(writes, moment.now);
+        for (place, refusal) in refused {
+            replies[place] = Some(Err(refusal));
+        }
+        let enqueues = enqueues(&decided);
+        self.load_inbox(&enqueues, work).await?;
+        let mut forgotten = IdSet::default();
+        for write in &enqueues {
+            let Write::Op { op, .. } = write else { continue };
+            if is_forgotten(work.client, op, moment.last_pruned).await? {
+                forgotten.extend(op.new_job_id());
+            }
+        }
+        for decided in decided {
+            let place = decided.place;
+            let reply = work.set.fire(decided, &|id| forgotten.contains(&id), moment.now);
+            replies[place] = Some(Ok(reply));
+        }
+        Ok(())
+    }
+
     /// Is an enqueue refused whose id nobody has looked for? An insert would have told that it is taken.
     fn refuses_unseen(
         &self,
@@ -378,7 +414,7 @@ impl Try<'_> {
         inbox: &inbox::Batch,
         moment: &mut Moment,
     ) -> PgResult<()> {
-        let blocks = moment.block.lacks(changes.events.len() + inbox.len());
+        let blocks = moment.block.lacks(changes.events.len() + changes.notes.len() + inbox.len());
         if blocks > 0 {
             for row in run_one(client, Ask::new(MORE_NUMBERS).with(blocks)).await? {
                 moment.block.add(row.try_get(0)?);
@@ -458,6 +494,7 @@ impl Moment {
         // The clock never goes back, whatever the server's does.
         let last = time_or_none(row, 3)?.unwrap_or(Timestamp::from_micros(0));
         let seen = work.set.rows().map(|row| row.job.updated_at).max();
+        let seen = seen.max(work.set.schedules_seen_at());
         let clock = match clock {
             Some(clock) => clock,
             None => time_of(row, 2)?,
@@ -543,6 +580,7 @@ fn room(writes: &[Write]) -> usize {
         Write::Claim(wanted) => wanted.max.min(1_000),
         Write::RenewSession { .. } | Write::FollowUpDone { .. } => 0,
         Write::Rule(_) | Write::Listens { .. } => 0,
+        Write::Schedule(op) => jobs_of(op),
     };
     writes.iter().map(jobs).sum()
 }

@@ -28,7 +28,7 @@ use crate::{
     Error,
     check::{
         KeyCheck, LogCheck, Report, Rule, RunCheck, check_gone, check_inbox, check_job, check_left,
-        check_letter,
+        check_letter, read_note,
         values::{Line, LogRow, Places, Run},
     },
 };
@@ -96,6 +96,7 @@ fn check_rules(connection: &Connection, report: &mut Report) -> SqlResult<()> {
     check_keys(connection, report)?;
     check_letters(connection, report)?;
     check_results(connection, report)?;
+    check_notes(connection, report)?;
     check_waiting(connection, report)?;
     check_set_aside(connection, report)
 }
@@ -164,13 +165,17 @@ const SORTING: &str = "
     CREATE TEMP TABLE lines (job BLOB, log_id INTEGER, tenant TEXT, at INTEGER, line TEXT);
     CREATE TEMP TABLE runs (job BLOB, tenant TEXT, task, first INTEGER, last INTEGER, ended INTEGER);
     CREATE TEMP TABLE told (event INTEGER, log_id INTEGER, tenant TEXT, at INTEGER, line TEXT);
-    CREATE INDEX temp.told_event ON told (event);";
+    CREATE INDEX temp.told_event ON told (event);
+    CREATE TEMP TABLE noted (event INTEGER, tenant TEXT, about TEXT, name TEXT, at INTEGER);";
 
 const LOG: &str = "SELECT id, tenant, at, count, events FROM log ORDER BY id";
 const SORT_TOLD: &str =
     "INSERT INTO temp.told (event, log_id, tenant, at, line) VALUES (?1, ?2, ?3, ?4, ?5)";
 const SORT_LINE: &str =
     "INSERT INTO temp.lines (job, log_id, tenant, at, line) VALUES (?1, ?2, ?3, ?4, ?5)";
+
+const SORT_NOTE: &str =
+    "INSERT INTO temp.noted (event, tenant, about, name, at) VALUES (?1, ?2, ?3, ?4, ?5)";
 
 const MANY_WRITERS: &str = "SELECT count(*) FROM meta WHERE name = 'many_writers'";
 
@@ -194,6 +199,12 @@ fn sort_log(connection: &Connection, report: &mut Report) -> SqlResult<()> {
         }
         for (event, line) in spoken.of_inbox {
             sort_told.execute(params![event, log_row.id, tenant, at.as_micros(), line])?;
+        }
+        for (event, line) in spoken.notes {
+            if let Some(told) = read_note(event, line, report) {
+                let row = params![event, tenant, told.about, told.name, at.as_micros()];
+                connection.prepare_cached(SORT_NOTE)?.execute(row)?;
+            }
         }
     }
     log.finish(report);
@@ -351,6 +362,32 @@ fn check_results(connection: &Connection, report: &mut Report) -> SqlResult<()> 
     while let Some(row) = rows.next()? {
         if let Some(pair) = readable(inbox_pair_of(row), "a result of the inbox", report)? {
             check_inbox(&pair, report);
+        }
+    }
+    Ok(())
+}
+
+/// Came with the fourth schema, in which the first note could be written.
+const HAS_NOTES: &str =
+    "SELECT count(*) > 0 FROM main.sqlite_schema WHERE type = 'table' AND name = 'notes'";
+const NOT_FOUND: &str = "
+    SELECT event, name FROM (SELECT event, tenant, about, name, at FROM temp.noted
+        EXCEPT SELECT event, tenant, about, name, at FROM notes) ORDER BY event";
+const NOT_TOLD: &str = "
+    SELECT event, name FROM (SELECT event, tenant, about, name, at FROM notes
+        EXCEPT SELECT event, tenant, about, name, at FROM temp.noted) ORDER BY event";
+
+fn check_notes(connection: &Connection, report: &mut Report) -> SqlResult<()> {
+    if !connection.query_row(HAS_NOTES, [], |row| row.get::<_, bool>(0))? {
+        return Ok(());
+    }
+    let both = [(NOT_FOUND, "is not found there"), (NOT_TOLD, "is found there and not told")];
+    for (sql, what) in both {
+        let mut statement = connection.prepare(sql)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let (event, name): (u64, String) = (row.get(0)?, row.get(1)?);
+            report.add(Rule::Noted, format!("event {event}, a note about {name}, {what}"));
         }
     }
     Ok(())

@@ -13,11 +13,12 @@ use super::{
     ready::Ready,
     retention,
     rules::Rules,
+    schedules,
     work::{Held, Remembered, Work},
 };
 use crate::{
-    ClaimMany, Replies, Reply, Write,
-    commit::{Granted, Needs},
+    ClaimMany, IdSet, Replies, Reply, Write,
+    commit::{Granted, Needs, enqueues, jobs_of},
 };
 
 /// What the writer knows without a look: what is stored, and what is planned on top of it.
@@ -105,6 +106,7 @@ pub(super) fn decide(
         Work::new(state.incarnation, room(writes), remembered, state.flying, numbers.newest);
     load::load(snapshot, &needs, &mut work)?;
     let mut replies: Vec<Option<Result<Reply, Refusal>>> = vec![None; writes.len()];
+    decide_schedules(state, &needs, writes, &mut work, &mut replies, now)?;
     for (write, reply) in writes.iter().zip(&mut replies) {
         match (write.check(), write) {
             (Err(refusal), _) => *reply = Some(Err(refusal)),
@@ -125,7 +127,7 @@ pub(super) fn decide(
             (Ok(()), Write::Rule(op)) => {
                 *reply = Some(work.set.apply_rule(&mut work.rules.book, op, now));
             }
-            (Ok(()), Write::Claim(_) | Write::RenewSession { .. }) => {}
+            (Ok(()), Write::Claim(_) | Write::RenewSession { .. } | Write::Schedule(_)) => {}
         }
     }
     if inbox.is_full() && replies[inbox.len()..].iter().any(is_refused) {
@@ -141,7 +143,7 @@ pub(super) fn decide(
             continue;
         }
         match write {
-            Write::Op { .. } | Write::FollowUpDone { .. } => {}
+            Write::Op { .. } | Write::FollowUpDone { .. } | Write::Schedule(_) => {}
             Write::Rule(_) | Write::Listens { .. } => {}
             Write::Claim(wanted) => {
                 let (grants, again_at) = claim_many(snapshot, wanted, &mut work, now)?;
@@ -170,6 +172,39 @@ pub(super) fn decide(
     Ok(Tried::Planned(Planned { plan: Arc::new(plan), replies: replies.collect() }))
 }
 
+/// Decides the ops on schedules, and makes their jobs.
+fn decide_schedules(
+    state: &State<'_>,
+    needs: &Needs,
+    writes: &[Write],
+    work: &mut Work<'_>,
+    replies: &mut [Option<Result<Reply, Refusal>>],
+    now: Timestamp,
+) -> SqlResult<()> {
+    if needs.schedules.is_empty() {
+        return Ok(());
+    }
+    schedules::load(state.snapshot, needs, work)?;
+    let (decided, refused) = work.set.decide_schedules(writes, now);
+    for (place, refusal) in refused {
+        replies[place] = Some(Err(refusal));
+    }
+    let enqueues = enqueues(&decided);
+    load::load(state.snapshot, &Needs::of(&enqueues), work)?;
+    let mut forgotten = IdSet::default();
+    for write in &enqueues {
+        let Write::Op { op, .. } = write else { continue };
+        if is_forgotten(state.snapshot, op, state.last_pruned)? {
+            forgotten.extend(op.new_job_id());
+        }
+    }
+    for decided in decided {
+        let place = decided.place;
+        replies[place] = Some(Ok(work.set.fire(decided, &|id| forgotten.contains(&id), now)));
+    }
+    Ok(())
+}
+
 /// The payload of a job that was granted. Few are claimed before they are written.
 fn payload_of(
     connection: &Connection,
@@ -196,6 +231,7 @@ fn room(writes: &[Write]) -> usize {
         Write::Claim(wanted) => wanted.max.min(1_000),
         Write::RenewSession { .. } | Write::FollowUpDone { .. } => 0,
         Write::Rule(_) | Write::Listens { .. } => 0,
+        Write::Schedule(op) => jobs_of(op),
     };
     writes.iter().map(jobs).sum()
 }

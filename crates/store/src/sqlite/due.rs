@@ -7,6 +7,7 @@ use super::{
     SqlResult,
     load::{self, Loaded, job_columns, lease_of, text_of, time_of, time_or_none, u128_of},
     names::Stored,
+    schedules,
 };
 use crate::{
     due::{Found, Ring},
@@ -20,6 +21,7 @@ pub(super) fn look(connection: &Connection, max: usize, now: Timestamp) -> SqlRe
     let next = |sql| {
         connection.prepare_cached(sql)?.query_row([now.as_micros()], |row| time_or_none(row, 0))
     };
+    let (schedules, next_schedule_at) = schedules::look(connection, max, now)?;
     Ok(Found {
         now,
         timers: rung(connection, max, now)?,
@@ -27,6 +29,8 @@ pub(super) fn look(connection: &Connection, max: usize, now: Timestamp) -> SqlRe
         next_timer_at: next(NEXT_TIMER)?,
         next_lapse_at: lapses.next_at,
         next_retry_at: next(NEXT_RETRY)?,
+        schedules,
+        next_schedule_at,
     })
 }
 
@@ -147,6 +151,8 @@ mod tests {
             (RUNG, "jobs_timer"),
             (HOLDERS, "jobs_leased"),
             (LEASES, "jobs_leased"),
+            (schedules::DUE, "schedules_due"),
+            (schedules::NEXT, "schedules_due"),
         ];
         for (sql, index) in served_by {
             let explain = format!("EXPLAIN QUERY PLAN {sql}");
@@ -154,7 +160,7 @@ mod tests {
             let mut rows = statement.raw_query();
             while let Some(row) = rows.next().expect("a plan") {
                 let step: String = row.get(3).expect("a step");
-                let reads_jobs = step.contains(" jobs");
+                let reads_jobs = step.contains(" jobs") || step.contains(" schedules");
                 assert!(!reads_jobs || step.contains(index), "{sql}: {step}");
                 assert!(!step.contains("TEMP B-TREE"), "{sql}: {step}");
                 assert!(!step.contains("SCAN sessions"), "{sql}: {step}");

@@ -22,6 +22,7 @@ mod mark;
 mod memory;
 mod named;
 mod names;
+mod notes;
 mod now;
 mod open;
 mod place;
@@ -35,6 +36,7 @@ mod retention;
 mod rules;
 mod save;
 mod saver;
+mod schedules;
 mod standing;
 mod thin;
 mod wait;
@@ -47,8 +49,8 @@ use std::{path::PathBuf, sync::Arc};
 
 use rusqlite::{Connection, ErrorCode, ffi};
 use windlass_kernel::{
-    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Rule, TenantId, Timestamp,
-    WorkerId,
+    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Rule, Schedule,
+    ScheduleName, TenantId, Timestamp, WorkerId,
 };
 
 #[cfg(feature = "postgres")]
@@ -262,6 +264,44 @@ impl Store for Sqlite {
 
     fn feed(&self, after: u64, rows: u32) -> StoreFuture<'_, Vec<FeedEvent>> {
         Box::pin(self.readers.read(move |snapshot| read::read_feed(snapshot, after, rows)))
+    }
+
+    fn notes(
+        &self,
+        tenant: &TenantId,
+        about: &About,
+        before: u64,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<FeedEvent>> {
+        let (tenant, about) = (tenant.clone(), about.clone());
+        Box::pin(
+            self.readers
+                .read(move |snapshot| notes::read_notes(snapshot, &tenant, &about, before, limit)),
+        )
+    }
+
+    fn schedule(
+        &self,
+        tenant: &TenantId,
+        name: &ScheduleName,
+    ) -> StoreFuture<'_, Option<Schedule>> {
+        let (tenant, name) = (tenant.clone(), name.clone());
+        Box::pin(
+            self.readers
+                .read(move |snapshot| Ok(Ok(schedules::read_schedule(snapshot, &tenant, &name)?))),
+        )
+    }
+
+    fn schedules(
+        &self,
+        tenant: &TenantId,
+        after: Option<&ScheduleName>,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<Schedule>> {
+        let (tenant, after) = (tenant.clone(), after.cloned());
+        Box::pin(self.readers.read(move |snapshot| {
+            Ok(Ok(schedules::read_schedules(snapshot, &tenant, after.as_ref(), limit)?))
+        }))
     }
 
     fn inbox_result(&self, id: JobId) -> StoreFuture<'_, Option<InboxResult>> {

@@ -230,6 +230,10 @@ impl Names {
     pub(super) fn vouch(&mut self, worker: &WorkerId, vouched: bool) {
         match self.known_of(worker).cloned() {
             Some(known) if known.vouched == vouched => {}
+            // Whoever has ended listens to nothing any more.
+            Some(known) if !vouched => {
+                self.save_session(Known { vouched, listens: None, ..known });
+            }
             Some(known) => self.save_session(Known { vouched, ..known }),
             None if vouched => self.save_session(Known { vouched, ..Known::new(worker) }),
             None => {}

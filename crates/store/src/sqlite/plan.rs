@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use windlass_kernel::{JobId, NewPayload, TenantId, Timestamp};
+use windlass_kernel::{About, JobId, NewPayload, TenantId, Timestamp};
 
 use super::{
     inbox,
@@ -18,6 +18,7 @@ use crate::{
     commit::{Changes, Key, Row, WorkingSet},
     log,
     news::News,
+    notes,
 };
 
 /// How many log ids stand in a job's row before the older ones move to their own table.
@@ -49,6 +50,8 @@ pub(super) struct LogRow {
     pub(super) tenant: TenantId,
     pub(super) count: usize,
     pub(super) events: String,
+    /// What its notes are about, with the numbers of their events.
+    pub(super) noted: Vec<(u64, About)>,
 }
 
 /// The greatest numbers that were given out.
@@ -126,6 +129,8 @@ impl Plan {
             follow_ups_done,
             rules,
             rule_states,
+            notes,
+            schedules,
         } = &self.changes;
         created.is_empty()
             && updated.is_empty()
@@ -139,6 +144,8 @@ impl Plan {
             && follow_ups_done.is_empty()
             && rules.is_empty()
             && rule_states.is_empty()
+            && notes.is_empty()
+            && schedules.is_empty()
             && self.names.is_empty()
             && self.inbox.is_empty()
     }
@@ -155,14 +162,15 @@ impl Plan {
     }
 }
 
-/// One row for each tenant, with all its events. Each job learns where its events are.
+/// One row for each tenant, with all its events and then its notes. Each job learns where its events are.
 fn write_log(
     changes: &Changes,
     rows: &mut IdMap<Row<Place>>,
     numbers: &mut Numbers,
     now: Timestamp,
 ) -> Vec<LogRow> {
-    let write = |(tenant, events): (&TenantId, &Vec<windlass_kernel::Event>)| {
+    let write = |tenant: &TenantId| {
+        let events = changes.events.get(tenant).map_or(&[][..], Vec::as_slice);
         let id = numbers.event + 1;
         let mut text = String::with_capacity(events.len() * 256);
         for event in events {
@@ -173,9 +181,13 @@ fn write_log(
             let history = &mut row.place.history;
             history.add(&log::extend(history.chain(), now, &text[start..]), id);
         }
+        let mine = notes::of(changes, tenant);
+        notes::append(&mine, &mut text);
         text.push(']');
-        numbers.event += events.len() as u64;
-        LogRow { id, tenant: tenant.clone(), count: events.len(), events: text }
+        let noted = (id + events.len() as u64..).zip(mine.iter().map(|note| note.about.clone()));
+        let count = events.len() + mine.len();
+        numbers.event += count as u64;
+        LogRow { id, tenant: tenant.clone(), count, events: text, noted: noted.collect() }
     };
-    changes.events.iter().map(write).collect()
+    notes::tenants(changes).into_iter().map(write).collect()
 }

@@ -134,23 +134,39 @@ fn log_to_walk(
 
 const RESULT_FROM: &str =
     "SELECT event, at FROM inbox_results WHERE event >= ?1 ORDER BY event LIMIT 1";
+const NOTE_FROM: &str = "SELECT event, at FROM notes WHERE event >= ?1 ORDER BY event LIMIT 1";
 /// The last row of the log stays, and so do the results that it tells.
 const RESULTS: &str = "
     SELECT (SELECT min(event) FROM inbox_results),
         (SELECT max(event) FROM inbox_results WHERE event < (SELECT max(id) FROM log))";
+const NOTES: &str = "
+    SELECT (SELECT min(event) FROM notes),
+        (SELECT max(event) FROM notes WHERE event < (SELECT max(id) FROM log))";
 
-/// Where the log tells the first and the last result of the inbox that may go. A log row that tells a
-/// result tells nothing else, so the rows that tell these go whole.
+/// Where the log tells the first and the last result of the inbox, or note, that may go.
 fn old_results(
     connection: &Connection,
     retention: &Retention,
     now: Timestamp,
 ) -> SqlResult<Option<(i64, i64)>> {
-    let ends = connection.query_row(RESULTS, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let (Some(first), Some(last)) = ends else { return Ok(None) };
-    let young = halve(connection, RESULT_FROM, last, retention.newest_result(now))?;
-    Ok((first < young).then_some((first, young - 1)))
+    let newest = retention.newest_result(now);
+    let mut found: Option<(i64, i64)> = None;
+    for (ends, from) in [(RESULTS, RESULT_FROM), (NOTES, NOTE_FROM)] {
+        let ends: (Option<i64>, Option<i64>) =
+            connection.query_row(ends, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let (Some(first), Some(last)) = ends else { continue };
+        let young = halve(connection, from, last, newest)?;
+        if first < young {
+            // A row of the log is known by its first event, which may be an earlier one.
+            let first = connection.query_row(LOG_ROW_OF, [first], |row| row.get(0))?;
+            let (low, high) = found.unwrap_or((first, young - 1));
+            found = Some((low.min(first), high.max(young - 1)));
+        }
+    }
+    Ok(found)
 }
+
+const LOG_ROW_OF: &str = "SELECT max(id) FROM log WHERE id <= ?1";
 
 /// The first number up to `last + 1` from which on all rows are later than `newest`. The statement finds
 /// a row at or after a number, with its time; times never go back from one to the next.

@@ -8,9 +8,10 @@ use windlass_kernel::{DeadLetter, Job, JobId, NewPayload, Progress, Task, Timest
 use super::{
     SqlResult,
     load::{Place, TaskName},
+    notes,
     plan::Plan,
     read::read_payload,
-    rules,
+    rules, schedules,
 };
 use crate::{
     IdMap,
@@ -28,8 +29,9 @@ pub(super) fn save(connection: &Connection, plan: &Plan) -> SqlResult<()> {
     let Plan { changes, rows, .. } = plan;
     plan.names.save(connection, plan.now)?;
     append_log(connection, plan)?;
-    insert_jobs(connection, &changes.created, rows)?;
+    // A job that comes to its end lets go of what is unique about it, and a new one may have it.
     update_jobs(connection, &changes.updated, rows)?;
+    insert_jobs(connection, &changes.created, rows)?;
     for (seq, log_id) in &plan.older {
         connection.prepare_cached(MOVE_LOG_ID)?.execute(params![seq, log_id])?;
     }
@@ -62,7 +64,7 @@ pub(super) fn save(connection: &Connection, plan: &Plan) -> SqlResult<()> {
         connection.prepare_cached(FOLLOW_UP_DONE)?.execute([id])?;
     }
     rules::save(connection, changes, plan.now)?;
-    Ok(())
+    schedules::save(connection, changes)
 }
 
 const FOLLOW_UP: &str = "INSERT INTO follow_ups (tenant, what) VALUES (?1, ?2)";
@@ -82,6 +84,7 @@ fn append_log(connection: &Connection, plan: &Plan) -> SqlResult<()> {
             row.count,
             row.events
         ])?;
+        notes::save(connection, row, plan.now)?;
     }
     Ok(())
 }

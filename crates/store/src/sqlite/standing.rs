@@ -45,9 +45,10 @@ pub(super) fn read_standing(
     };
     let known = Known { states: &book.states, held: &parts };
     let blocked = admit::blocked(&head, &book.rules, &known, now);
+    let keeps = |rule: &&Rule| blocked.iter().any(|it| it.rule == rule.name);
+    let rules: Vec<Rule> = book.rules.iter().filter(keeps).cloned().collect();
     let mut holders = Vec::new();
-    for rule in blocked.iter().filter_map(|it| book.rules.iter().find(|rule| rule.name == it.rule))
-    {
+    for rule in &rules {
         if rule.counts_held() {
             let own = Part::of(rule.says.each(), head.queue, head.tenant, head.kind, head.lane);
             let same = held.iter().filter(|row| row.part_of(rule) == own);
@@ -59,9 +60,9 @@ pub(super) fn read_standing(
         in_queue.filter_map(|row| Some(now.since(row.started_at?))).collect();
     let count = u32::try_from(since.len()).unwrap_or(u32::MAX);
     let running = (count > 0).then(|| (u64::from(count), since.iter().sum::<Duration>() / count));
-    let before = read_before(connection, &job)?;
+    let before = read_before(connection, &job, place.seq)?;
     let (listening, vouched) = read_listening(connection, now)?;
-    let standing = Standing { now, blocked, holders, listening, before, running, job };
+    let standing = Standing { now, blocked, rules, holders, listening, before, running, job };
     Ok(Some((standing, vouched)))
 }
 
@@ -110,18 +111,18 @@ fn read_held(connection: &Connection) -> SqlResult<Vec<HeldJob>> {
     rows.collect()
 }
 
-/// Jobs of the same queue and tenant that can be claimed and have a better rank. Served by the index `jobs_ready`.
+/// Jobs of the same queue and tenant that can be claimed and come first. Served by the index `jobs_ready`.
 const BEFORE: &str = "
     SELECT count(*) FROM (
         SELECT 1 FROM job_groups g CROSS JOIN jobs j ON j.group_id = g.id
         WHERE g.queue = ?1 AND g.tenant = ?2 AND (j.state = 'queued' OR j.state = 'interrupted')
-            AND j.rank < ?3
-        LIMIT ?4)";
+            AND j.rank <= ?3 AND (j.rank, j.seq) < (?3, ?4)
+        LIMIT ?5)";
 
-fn read_before(connection: &Connection, job: &Job) -> SqlResult<u64> {
+fn read_before(connection: &Connection, job: &Job, seq: i64) -> SqlResult<u64> {
     let spec = &job.spec;
     let (rank, limit) = (spec.rank().0, Standing::BEFORE_MAX);
-    let row = params![spec.queue.as_str(), spec.tenant.as_str(), rank, limit];
+    let row = params![spec.queue.as_str(), spec.tenant.as_str(), rank, seq, limit];
     connection.prepare_cached(BEFORE)?.query_row(row, |row| row.get(0))
 }
 

@@ -1,9 +1,9 @@
-//! Thins the log: takes out the lines of jobs that retention has forgotten, and old results of the inbox.
+//! Thins the log: takes out the lines of jobs that retention has forgotten, old results of the inbox and old notes.
 //!
 //! A row that speaks of nobody else is deleted. A row in which half of the lines or more may go is written
 //! again without them: each leaves `null` in its place, so that the others keep their numbers and their
 //! bytes, and with them the chains of their jobs. Only lines of jobs in `pruned` are ever taken, and lines of
-//! the inbox together with the results that they tell. The last row stays as it is: event numbers must not
+//! the inbox together with the results that they tell, and notes. The last row stays as it is: event numbers must not
 //! come again.
 
 use std::collections::BTreeSet;
@@ -96,7 +96,7 @@ enum Change {
 #[derive(Default)]
 struct Gone {
     jobs: BTreeSet<JobId>,
-    /// Results of the inbox, by the numbers of their events.
+    /// Results of the inbox and notes, by the numbers of their events.
     results: Vec<i64>,
 }
 
@@ -122,7 +122,8 @@ fn look(connection: &Connection, row: &LogRow, is_old: bool) -> SqlResult<Change
     if lines_gone == lines_left {
         return Ok(Change::Delete(gone));
     }
-    if lines_gone == 0 || lines_gone * 2 < lines_left {
+    // What goes by its age goes at once: otherwise each pass would look for it again.
+    if lines_gone == 0 || lines_gone * 2 < lines_left && gone.results.is_empty() {
         return Ok(Change::None);
     }
     let text = log::without(&lines, |line| {
@@ -135,6 +136,7 @@ fn look(connection: &Connection, row: &LogRow, is_old: bool) -> SqlResult<Change
 const FORGET_LAST: &str = "DELETE FROM pruned WHERE id = ?1 AND rows <= 1";
 const FORGET_ONE: &str = "UPDATE pruned SET rows = rows - 1 WHERE id = ?1";
 const FORGET_RESULT: &str = "DELETE FROM inbox_results WHERE event = ?1";
+const FORGET_NOTE: &str = "DELETE FROM notes WHERE event = ?1";
 
 impl Gone {
     /// One row less speaks of these jobs. After the last one nothing is left of them. A result goes with
@@ -149,8 +151,11 @@ impl Gone {
             }
         }
         let mut result = connection.prepare_cached(FORGET_RESULT)?;
+        let mut note = connection.prepare_cached(FORGET_NOTE)?;
         for event in &self.results {
-            result.execute([event])?;
+            if result.execute([event])? == 0 {
+                note.execute([event])?;
+            }
         }
         Ok(())
     }

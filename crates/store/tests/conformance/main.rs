@@ -56,6 +56,7 @@ mod races;
 mod ready;
 mod retention;
 mod rules;
+mod schedules;
 mod sooner;
 mod stories;
 mod turns;

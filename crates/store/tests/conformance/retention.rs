@@ -2,6 +2,7 @@
 
 mod inbox;
 mod log;
+mod notes;
 mod ties;
 
 use std::{collections::BTreeMap, time::Duration};

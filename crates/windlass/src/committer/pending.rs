@@ -32,7 +32,7 @@ impl Lane {
     pub(super) fn of(write: &Write) -> Self {
         match write {
             Write::RenewSession { .. } => Lane::Lease,
-            Write::Claim(_) | Write::FollowUpDone { .. } => Lane::Bulk,
+            Write::Claim(_) | Write::FollowUpDone { .. } | Write::Schedule(_) => Lane::Bulk,
             Write::Rule(_) | Write::Listens { .. } => Lane::Bulk,
             Write::Op { op, .. } => match op.kind() {
                 OpKind::Start

@@ -7,7 +7,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep, sleep_until},
 };
-use windlass_kernel::{By, Jitter, Kind, Op, Queue, TenantId, Timestamp, WorkerId, ops::Release};
+use windlass_kernel::{By, Jitter, Job, Kind, Op, Queue, Timestamp, WorkerId, ops::Release};
 use windlass_store::{ClaimMany, Granted, Reply, Write};
 
 use super::{
@@ -68,8 +68,8 @@ impl Shared {
         By::worker(self.worker.clone())
     }
 
-    pub(super) fn engine_of(&self, tenant: &TenantId) -> Engine {
-        self.engine.of_worker(tenant, &self.worker)
+    pub(super) fn engine_of(&self, job: &Job) -> Engine {
+        self.engine.of_handler(job, &self.worker)
     }
 
     pub(super) fn jitter(&self) -> Jitter {

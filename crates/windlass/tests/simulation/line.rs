@@ -11,7 +11,8 @@ use std::{
 
 use tokio::time::sleep;
 use windlass_kernel::{
-    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, TenantId, WorkerId,
+    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Schedule,
+    ScheduleName, TenantId, WorkerId,
 };
 use windlass_store::{
     Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
@@ -120,6 +121,11 @@ impl Store for Line {
         sessions() -> Vec<SessionView>;
         oldest_ready() -> Vec<OldestReady>;
         feed(after: u64, rows: u32) -> Vec<FeedEvent>;
+        notes(tenant: &TenantId, about: &About, before: u64, limit: usize) -> Vec<FeedEvent>;
+        schedule(tenant: &TenantId, name: &ScheduleName) -> Option<Schedule>;
+        schedules(
+            tenant: &TenantId, after: Option<&ScheduleName>, limit: usize
+        ) -> Vec<Schedule>;
         inbox_result(id: JobId) -> Option<InboxResult>;
         prune(retention: Retention, max: usize) -> Pruned;
         counts() -> Vec<(String, String, u64)>;

@@ -6,7 +6,8 @@ use std::sync::{
 };
 
 use windlass_kernel::{
-    Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, TenantId, WorkerId,
+    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Schedule,
+    ScheduleName, TenantId, WorkerId,
 };
 use windlass_store::{
     Listener, Overlap, Replies, Store, StoreFuture, Write,
@@ -98,6 +99,33 @@ impl Store for Counted {
 
     fn feed(&self, after: u64, rows: u32) -> StoreFuture<'_, Vec<FeedEvent>> {
         self.store.feed(after, rows)
+    }
+
+    fn notes(
+        &self,
+        tenant: &TenantId,
+        about: &About,
+        before: u64,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<FeedEvent>> {
+        self.store.notes(tenant, about, before, limit)
+    }
+
+    fn schedule(
+        &self,
+        tenant: &TenantId,
+        name: &ScheduleName,
+    ) -> StoreFuture<'_, Option<Schedule>> {
+        self.store.schedule(tenant, name)
+    }
+
+    fn schedules(
+        &self,
+        tenant: &TenantId,
+        after: Option<&ScheduleName>,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<Schedule>> {
+        self.store.schedules(tenant, after, limit)
     }
 
     fn inbox_result(&self, id: JobId) -> StoreFuture<'_, Option<InboxResult>> {

@@ -13,8 +13,9 @@ use tokio::{
     task::JoinHandle,
 };
 use windlass_kernel::{
-    Actor, Approval, Attempt, By, DeadLetter, DlqId, Epoch, Event, Jitter, Job, JobId, Kind, Op,
-    Payload, Principal, Refusal, Retention, TenantId, Timestamp, WorkerId,
+    About, Actor, Approval, Attempt, By, DeadLetter, DlqId, Epoch, Event, Jitter, Job, JobId, Kind,
+    Op, Payload, Principal, Refusal, Retention, Schedule, ScheduleName, TenantId, Timestamp,
+    WorkerId,
     ops::{Cancel, Enqueue, NewJob, Outcome, Requeue, Settle},
 };
 use windlass_store::{
@@ -192,6 +193,20 @@ impl Store for Fake {
         unasked()
     }
     fn feed(&self, _: u64, _: u32) -> StoreFuture<'_, Vec<FeedEvent>> {
+        unasked()
+    }
+    fn notes(&self, _: &TenantId, _: &About, _: u64, _: usize) -> StoreFuture<'_, Vec<FeedEvent>> {
+        unasked()
+    }
+    fn schedule(&self, _: &TenantId, _: &ScheduleName) -> StoreFuture<'_, Option<Schedule>> {
+        unasked()
+    }
+    fn schedules(
+        &self,
+        _: &TenantId,
+        _: Option<&ScheduleName>,
+        _: usize,
+    ) -> StoreFuture<'_, Vec<Schedule>> {
         unasked()
     }
     fn inbox_result(&self, _: JobId) -> StoreFuture<'_, Option<InboxResult>> {

@@ -21,7 +21,7 @@ CREATE INDEX jobs_ready ON jobs (group_id, lane, rank) WHERE state = 'queued' OR
 DROP INDEX jobs_retry;
 CREATE INDEX jobs_retry ON jobs (group_id, lane, next_retry_at) WHERE next_retry_at IS NOT NULL;
 -- Serves limits: how many jobs of a key are held. Jobs without one are not in it, and cost nothing.
-CREATE INDEX jobs_held ON jobs (group_id, lane) WHERE lease_session IS NOT NULL AND lane <> 0;
+CREATE INDEX jobs_held_keys ON jobs (group_id, lane) WHERE lease_session IS NOT NULL AND lane <> 0;
 
 -- What people say about who may run. A claim that shares a limit locks its row.
 CREATE TABLE rules (

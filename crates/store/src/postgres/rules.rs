@@ -204,7 +204,7 @@ const HELD: &str = "
     SELECT group_id, lane, count(*) FROM jobs WHERE lease_session IS NOT NULL
     GROUP BY group_id, lane";
 
-/// Served by the index `jobs_held`.
+/// Served by the index `jobs_held_keys`.
 const HELD_WITH_KEY: &str = "
     SELECT group_id, lane, count(*) FROM jobs WHERE lease_session IS NOT NULL AND lane <> 0
     GROUP BY group_id, lane";

@@ -34,7 +34,8 @@ const COMMIT: &str = "COMMIT";
 const ROLLBACK: &str = "ROLLBACK";
 
 /// Names the commit, and tells what the database knows and a commit has to, also whether there are jobs with keys in
-/// the group whose jobs without one it has locked: asked last, when all locks are there. The transaction has its id before it takes numbers of the log, which `partitions` relies on.
+/// the group whose jobs without one it has locked: asked last, when all locks are there. The transaction has its id
+/// before it takes numbers of the log, which `partitions` relies on.
 const MOMENT: &str = "
     WITH named AS (INSERT INTO commits (id) VALUES ($1))
     SELECT pg_current_xact_id()::xid,
@@ -163,6 +164,10 @@ impl Try<'_> {
         claims.are_repeated(repeated);
         if moment.rules_version != work.rules.version || store.is_new(moment.incarnation) {
             work.go_by(store.rules.learn(client).await?);
+        }
+        if moment.has_keys {
+            // Whoever knew of them would not have asked.
+            store.ready.hear();
         }
         claims.look_again(&work.rules, moment.has_keys);
         work.set.set_incarnation(moment.incarnation);

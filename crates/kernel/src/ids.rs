@@ -334,6 +334,13 @@ text!(
     ScheduleName, "schedule", 160
 );
 
+impl TenantId {
+    /// Whom what concerns the whole store is told to: rules that name no tenant.
+    pub fn of_store() -> Self {
+        Self("_windlass".into())
+    }
+}
+
 impl TaskId {
     /// The task of a job that was given none: itself.
     pub fn of_job(job_id: JobId) -> Self {

@@ -22,7 +22,7 @@ use crate::{
     rules::{Outcome, RuleChange, Rulebook},
 };
 use windlass_kernel::{
-    Answer, Approval, Current, DeadLetter, DlqId, Event, FollowUp, IdempotencyKey,
+    About, Answer, Approval, Current, DeadLetter, DlqId, Event, FollowUp, IdempotencyKey,
     IdempotencyScope, Job, JobId, Kind, NewPayload, Note, Op, Payload, Progress, Queue, Refusal,
     Rule, RuleName, Says, ScheduleOp, Task, TaskId, TenantId, Timestamp, TraceId, Transition,
     UniqueKey, WorkerId, decide,
@@ -350,6 +350,8 @@ impl<P: Default> WorkingSet<P> {
                 RuleChange::Put { forgets, .. } => *forgets,
                 RuleChange::Drop(_) => true,
             };
+            let note = rule_note(op, &rule);
+            self.note(note);
             if forgets {
                 self.changes.rule_states.retain(|(name, _), _| *name != rule.name);
             }
@@ -561,5 +563,22 @@ impl<P: Default> WorkingSet<P> {
     /// What has to be saved, with the rows as they stand.
     pub fn finish(self) -> (Changes, IdMap<Row<P>>) {
         (self.changes, self.jobs)
+    }
+}
+
+/// What is told of a rule that was set or taken away. One that names no tenant is told to the store's own.
+fn rule_note(op: &RuleOp, rule: &Rule) -> Note {
+    let (by, reason, what) = match op {
+        RuleOp::Put(put) => (&put.by, &put.reason, "set"),
+        RuleOp::Drop(drop) => (&drop.by, &drop.reason, "dropped"),
+    };
+    let tenant = rule.scope.tenant.clone().unwrap_or_else(TenantId::of_store);
+    let note = Note::new(tenant, About::Rule(rule.name.clone()), what, by.clone());
+    let says = serde_json::to_value(&rule.says).expect("a rule is plain data");
+    let scope = serde_json::to_value(&rule.scope).expect("a rule is plain data");
+    let note = note.with("scope", scope).with("says", says);
+    match reason {
+        Some(reason) => note.with("reason", reason.as_str()),
+        None => note,
     }
 }

@@ -361,6 +361,15 @@ impl<P: Default> WorkingSet<P> {
         Ok(Reply::Rule(rule))
     }
 
+    #[cfg(feature = "postgres")]
+    /// Does this commit make a rule forget what it remembered?
+    pub(crate) fn forgets(&self, rule: &RuleName) -> bool {
+        self.changes.rules.iter().any(|change| match change {
+            RuleChange::Put { rule: put, forgets } => *forgets && put.name == *rule,
+            RuleChange::Drop(name) => name == rule,
+        })
+    }
+
     /// Notes what rules remember from now on.
     pub(crate) fn remember(&mut self, states: Vec<(RuleName, Part, RuleState)>) {
         let states = states.into_iter().map(|(rule, part, state)| ((rule, part), state));

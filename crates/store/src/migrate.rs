@@ -66,6 +66,11 @@ pub(crate) const POSTGRES: &[Migration] = &[
         sql: include_str!("../migrations/postgres/0003_progress.sql"),
     },
     Migration {
+        number: 4,
+        served_from: 1,
+        sql: include_str!("../migrations/postgres/0004_admission.sql"),
+    },
+    Migration {
         number: 5,
         served_from: 1,
         sql: include_str!("../migrations/postgres/0005_schedules.sql"),

@@ -31,7 +31,7 @@ impl Try<'_> {
         }
         let (needs, fresh) = (Needs::of(writes), fresh_ids(writes));
         let are_new = needs.jobs.iter().all(|id| fresh.contains(id));
-        if !are_new || !needs.keys.is_empty() || !needs.tasks.is_empty() {
+        if !are_new || !needs.keys.is_empty() || needs.more_than_jobs() {
             return None;
         }
         match &self.store.clock {
@@ -48,7 +48,7 @@ impl Try<'_> {
         now: Timestamp,
     ) -> PgResult<Tried> {
         let store = self.store;
-        let mut work = Work::new(client, writes.len());
+        let mut work = Work::new(client, writes.len(), store.rules.known());
         let mut replies = Replies::with_capacity(writes.len());
         for write in writes {
             let Write::Op { tenant, op } = write else { return Ok(Tried::LookFirst) };

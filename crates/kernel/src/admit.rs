@@ -1,56 +1,95 @@
 //! Admit: who may claim how many.
 //!
-//! Jobs that can be claimed come in heads, one for each queue, tenant and kind. `admit` shares a
-//! worker's free slots out among them. It never breaks a limit and leaves no slot empty while a job
-//! that may have it waits. The order is by [`Rank`], so that whatever waits gets its turn; with turns
-//! switched on, tenants take turns by weight first.
+//! Jobs that can be claimed come in heads, one for each queue, tenant, kind and key. `admit` shares a worker's free
+//! slots out among them. It never breaks a rule, and leaves no slot empty while a job that may have it waits.
+//! Tenants take turns by weight; within a tenant the order is by [`Rank`], so that whatever waits gets its turn.
+//! Where a rule says so, the keys of a tenant take turns too.
 //!
 //! What holds a slot is counted from leases by the caller, so a crash cannot leak one.
 
-mod limits;
+mod blocked;
+mod order;
+mod round;
 #[cfg(test)]
 mod tests;
+mod turns;
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
-pub use self::limits::{Concurrency, Limit, Limits, Rate, Scope, Turns};
-use crate::{Kind, Queue, TenantId, Timestamp, job::Rank};
+use self::round::Round;
+pub use self::{
+    blocked::{Because, Blocked},
+    turns::Turns,
+};
+use crate::{
+    Kind, Queue, TenantId, Timestamp,
+    ids::{Lane, RuleName},
+    job::Rank,
+    rule::{Part, Rule, RuleState},
+};
 
 /// What a worker asks for, and what there is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct Request<'a> {
     /// How many jobs the worker wants at the most.
     pub max: usize,
-    /// How many leases it holds already.
+    /// How many leases its process holds already.
     pub held: usize,
     /// Is one of them a job that has to be alone?
     pub holds_isolated: bool,
     /// What can be claimed.
-    pub heads: Vec<Head>,
+    pub heads: Vec<Head<'a>>,
 }
 
-/// Jobs that can be claimed, of one queue, tenant and kind.
+/// Jobs that can be claimed, of one queue, tenant, kind and key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct Head<'a> {
     /// Their queue.
-    pub queue: Queue,
+    pub queue: &'a Queue,
     /// Their tenant.
-    pub tenant: TenantId,
+    pub tenant: &'a TenantId,
     /// Their kind.
-    pub kind: Kind,
+    pub kind: &'a Kind,
+    /// Their key.
+    pub lane: Lane,
+    /// Are they retries that are due?
+    pub retries: bool,
     /// The ranks of the first of them, best first; more than the worker wants are of no use.
-    pub ranks: Vec<Rank>,
+    pub ranks: Cow<'a, [Rank]>,
     /// Since when the first one waits, if these are jobs that have to be claimed alone.
     pub isolated_since: Option<Timestamp>,
 }
 
-/// Who may take how many, and the limits as they are afterwards.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What is known of the parts that rules cover.
+pub trait Books {
+    /// How many jobs of this part are held.
+    fn held(&self, rule: &Rule, part: &Part) -> usize;
+    /// What the rule remembers of it.
+    fn state(&self, rule: &Rule, part: &Part) -> Option<RuleState>;
+}
+
+/// Nothing is held, and nothing is remembered: what there is without rules.
+pub struct NoBooks;
+
+impl Books for NoBooks {
+    fn held(&self, _: &Rule, _: &Part) -> usize {
+        0
+    }
+
+    fn state(&self, _: &Rule, _: &Part) -> Option<RuleState> {
+        None
+    }
+}
+
+/// Who may take how many.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Admission {
     /// How many of which head, in the order of the heads. A head that gets none is left out.
     pub quotas: Vec<Quota>,
-    /// The limits afterwards: rates and turns are to be saved.
-    pub limits: Limits,
+    /// What rules remember from now on, if all of it is taken.
+    pub states: Vec<(RuleName, Part, RuleState)>,
+    /// When a job may go that a rule holds back now, if time alone lets it.
+    pub again_at: Option<Timestamp>,
 }
 
 /// How many of one head a worker may take.
@@ -68,99 +107,26 @@ pub struct Quota {
 pub const ISOLATION_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Shares the worker's free slots out among the heads.
-pub fn admit(request: &Request, limits: &Limits, now: Timestamp) -> Admission {
-    let mut round =
-        Round { request, limits: limits.clone(), taken: vec![0; request.heads.len()], now };
-    let mut alone = None;
-    if request.max > 0 && !request.holds_isolated {
-        alone = round.isolated_first();
-        if alone.is_none() && !round.must_drain() {
-            round.share_out(&mut alone);
-        }
-    }
-    let heads = round.taken.iter().enumerate().filter(|(_, take)| **take > 0);
-    let quotas = heads.map(|(head, take)| Quota { head, take: *take, alone: alone == Some(head) });
-    Admission { quotas: quotas.collect(), limits: round.limits }
-}
-
-/// The slots of one worker, while they are shared out.
-struct Round<'a> {
-    request: &'a Request,
-    limits: Limits,
-    taken: Vec<usize>,
+pub fn admit(
+    request: &Request<'_>,
+    rules: &[Rule],
+    books: &dyn Books,
+    turns: &mut Turns,
     now: Timestamp,
+) -> Admission {
+    if request.max == 0 || request.holds_isolated {
+        return Admission::default();
+    }
+    let mut round = Round::new(request, rules, books, now);
+    let alone = round.isolated_first();
+    if alone.is_none() && !round.must_drain() {
+        round.share_out(rules, turns);
+    }
+    round.finish()
 }
 
-impl Round<'_> {
-    /// Gives an idle worker a job that has waited too long to be alone.
-    fn isolated_first(&mut self) -> Option<usize> {
-        if self.request.held > 0 {
-            return None;
-        }
-        let head = self.best(Self::is_overdue)?;
-        self.take(head);
-        Some(head)
-    }
-
-    /// Must the worker, which is busy, become idle first, so that a job which waits to be alone gets its
-    /// turn? An idle one was given that job.
-    fn must_drain(&self) -> bool {
-        self.best(Self::is_overdue).is_some()
-    }
-
-    /// Fills the slots one by one. A job that has to be alone is taken only first, and then is the last.
-    fn share_out(&mut self, alone: &mut Option<usize>) {
-        let idle = self.request.held == 0;
-        for slot in 0..self.request.max {
-            let may_isolate = idle && slot == 0;
-            let head = self.best(|round, head| may_isolate || !round.is_isolated(head));
-            let Some(head) = head else { return };
-            self.take(head);
-            if self.is_isolated(head) {
-                *alone = Some(head);
-                return;
-            }
-        }
-    }
-
-    /// The head that is next, of those that have a job left, may be claimed and are `wanted`.
-    fn best(&self, wanted: impl Fn(&Self, usize) -> bool) -> Option<usize> {
-        let heads = 0..self.request.heads.len();
-        let open = heads.filter(|head| wanted(self, *head) && self.is_open(*head));
-        open.min_by_key(|head| {
-            let turns = self.limits.turns.as_ref();
-            let turn = turns.map_or(0, |turns| turns.next(&self.request.heads[*head].tenant));
-            (turn, self.next_rank(*head))
-        })
-    }
-
-    fn next_rank(&self, head: usize) -> Option<Rank> {
-        self.request.heads[head].ranks.get(self.taken[head]).copied()
-    }
-
-    fn is_open(&self, head: usize) -> bool {
-        let (place, head) = (head, &self.request.heads[head]);
-        self.next_rank(place).is_some()
-            && !self.limits.paused.iter().any(|scope| scope.covers(head))
-            && self.limits.limits.iter().all(|l| !l.scope.covers(head) || l.room(self.now) > 0)
-    }
-
-    fn is_isolated(&self, head: usize) -> bool {
-        self.request.heads[head].isolated_since.is_some()
-    }
-
-    fn is_overdue(&self, head: usize) -> bool {
-        let since = self.request.heads[head].isolated_since;
-        since.is_some_and(|since| self.now.since(since) >= ISOLATION_PATIENCE)
-    }
-
-    fn take(&mut self, head: usize) {
-        self.taken[head] += 1;
-        let (head, now) = (&self.request.heads[head], self.now);
-        let covering = self.limits.limits.iter_mut().filter(|limit| limit.scope.covers(head));
-        covering.for_each(|limit| limit.take(now));
-        if let Some(turns) = &mut self.limits.turns {
-            turns.take(&head.tenant);
-        }
-    }
+/// Every rule that keeps the jobs of a head from being claimed now: the same look as [`admit`] has.
+pub fn blocked(head: &Head<'_>, rules: &[Rule], books: &dyn Books, now: Timestamp) -> Vec<Blocked> {
+    let request = Request { max: 1, held: 0, holds_isolated: false, heads: vec![head.clone()] };
+    Round::new(&request, rules, books, now).blocked(0).collect()
 }

@@ -2,12 +2,15 @@
 //!
 //! It says whether trying again may help (`retryable`); whether it *will* be tried again is for the
 //! rules to say. Not to be mixed up with a [`crate::Refusal`], which is the rules saying no.
+//!
+//! Some failures are reported by Windlass itself. The table below says for each of their codes what it means and what
+//! to do next; `docs/errors.md` is written from it.
 
 use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Refusal, ids::unfit, time::as_ms};
+use crate::{Refusal, ids::unfit, refusal::CodeInfo, time::as_ms};
 
 /// What went wrong in one execution.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,18 +49,58 @@ pub enum Class {
     SecuritySensitive,
 }
 
-/// The execution ran longer than its `timeout_ms`.
-pub const TASK_TIMEOUT: &str = "TASK_TIMEOUT";
-/// The handler did not report life in time.
-pub const HEARTBEAT_TIMEOUT: &str = "HEARTBEAT_TIMEOUT";
-/// It waited for its first start longer than it may.
-pub const SCHEDULE_TO_START_TIMEOUT: &str = "SCHEDULE_TO_START_TIMEOUT";
-/// Its `deadline_at` passed.
-pub const DEADLINE_EXCEEDED: &str = "DEADLINE_EXCEEDED";
-/// It was interrupted too often: recovery gave up.
-pub const INTERRUPTED_TOO_OFTEN: &str = "INTERRUPTED_TOO_OFTEN";
-/// A person gave up on it.
-pub const GIVEN_UP: &str = "GIVEN_UP";
+macro_rules! codes {
+    ($($code:ident, $class:ident, $retryable:literal, $meaning:literal, $remedy:literal;)*) => {
+        $(#[doc = $meaning] pub const $code: &str = stringify!($code);)*
+
+        impl Failure {
+            /// Every code that Windlass itself gives to a failure. All others are the users' own.
+            pub const CODES: &'static [CodeInfo] = &[$(CodeInfo {
+                code: $code,
+                class: Class::$class,
+                retryable: $retryable,
+                meaning: $meaning,
+                remedy: $remedy,
+            }),*];
+        }
+    };
+}
+
+codes! {
+    HANDLER_FAILED, Transient, true,
+        "The handler returned an error that says nothing more about itself, or whose own code cannot be kept.",
+        "The message is that of the error, with its causes. Return a Failure to name a code, and to say whether trying again may help.";
+    HANDLER_PANICKED, Transient, true,
+        "The handler panicked. Its worker goes on.",
+        "The message is that of the panic. Mend the handler; a job that failed for good can be requeued or run again.";
+    PAYLOAD_UNFIT, Validation, false,
+        "The payload is not what the handler takes, so the handler was not run.",
+        "The message says what does not fit. Let the handler take what was sent, or requeue the dead letter with another payload.";
+    RESULT_UNFIT, Validation, false,
+        "The handler succeeded, and what it gave back cannot be kept: it is no JSON, or too long.",
+        "Its effects have happened. Give back less, or a reference to it, before you run the task again.";
+    TASK_TIMEOUT, Transient, true,
+        "The execution ran longer than the time-out of its job.",
+        "Look at what it waited for. Give the job a longer time-out, or cut it into smaller ones.";
+    HEARTBEAT_TIMEOUT, Transient, true,
+        "The handler did not give a sign of life within the heartbeat time-out of its job.",
+        "Call heartbeat or progress more often, or give the job a longer heartbeat time-out.";
+    SCHEDULE_TO_START_TIMEOUT, Permanent, false,
+        "The job waited for its first start longer than it may, and was cancelled.",
+        "Look whether workers serve its queue and kind and have room. Run the task again if it is still wanted.";
+    DEADLINE_EXCEEDED, Permanent, false,
+        "The deadline of the job passed before its end.",
+        "Run the task again with a later deadline if it is still wanted.";
+    INTERRUPTED_TOO_OFTEN, Permanent, false,
+        "The workers that ran the job died or lost their lease too often without progress, and recovery gave up: it may be what kills them.",
+        "Look at how those workers ended, such as for lack of memory, before you requeue the dead letter.";
+    GIVEN_UP, Permanent, false,
+        "A person gave up on the job.",
+        "The message is their reason. Requeue the dead letter if they were wrong.";
+    TRANSIENT_ERROR, Transient, true,
+        "A test injected this failure on purpose.",
+        "Nothing, in a test. Elsewhere, take the middleware for faults from the worker.";
+}
 
 impl Failure {
     /// The longest code.
@@ -91,6 +134,16 @@ impl Failure {
         Self::new(code, message, Class::Permanent, false)
     }
 
+    /// A failure that Windlass itself reports. Its code says what sort it is, and whether trying again may help.
+    ///
+    /// # Panics
+    /// If the code is not in the table of [`CODES`](Failure::CODES).
+    pub fn own(code: &str, message: &str) -> Self {
+        let info = Self::CODES.iter().find(|info| info.code == code);
+        let info = info.expect("a code of ours is in the table");
+        Self::new(code, message, info.class, info.retryable)
+    }
+
     fn new(code: &str, message: &str, class: Class, retryable: bool) -> Self {
         Self {
             code: code.to_owned(),
@@ -114,6 +167,17 @@ impl std::error::Error for Failure {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_code_stands_once_and_is_explained() {
+        for (place, info) in Failure::CODES.iter().enumerate() {
+            assert!(!Failure::CODES[..place].iter().any(|other| other.code == info.code));
+            assert!(!Refusal::CODES.iter().any(|other| other.code == info.code), "{}", info.code);
+            assert!(info.meaning.ends_with('.') && info.remedy.ends_with('.'), "{}", info.code);
+            let failure = Failure::own(info.code, "");
+            assert_eq!((failure.class, failure.retryable), (info.class, info.retryable));
+        }
+    }
 
     #[test]
     fn a_long_message_is_cut_and_a_bad_code_is_refused() {

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Actor, Cause, Digest, DlqId, Epoch, Failure, IdempotencyKey, IdempotencyScope, JobId, Kind,
-    Queue, RetryPolicy, State, Tag, TaskId, TenantId, Timestamp, TraceId, WorkerId,
+    Lane, LimitKey, Queue, RetryPolicy, State, Tag, TaskId, TenantId, Timestamp, TraceId,
+    UniqueKey, WorkerId,
     ids::{ClaimId, CorrelationKey},
     machine::words,
 };
@@ -58,6 +59,12 @@ pub struct Spec {
     pub idempotency_key: IdempotencyKey,
     /// The digest of its payload.
     pub payload_digest: Digest,
+    /// What it has in common with others: limits and turns can be by key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_key: Option<LimitKey>,
+    /// What no other job of its tenant that is not at its end has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unique_key: Option<UniqueKey>,
     /// Labels for filters.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<Tag>,
@@ -76,6 +83,11 @@ impl Spec {
     /// Its place among the jobs that can be claimed: see [`Rank`].
     pub fn rank(&self) -> Rank {
         Rank::new(self.due_at, self.priority)
+    }
+
+    /// Where it waits beside others: with those that have its key.
+    pub fn lane(&self) -> Lane {
+        self.limit_key.as_ref().map_or(Lane::NONE, |key| Lane::of(&self.tenant, key))
     }
 }
 

@@ -64,6 +64,7 @@ pub mod ops;
 pub mod refusal;
 pub mod retention;
 pub mod retry;
+pub mod rule;
 pub mod schedule;
 pub mod time;
 pub mod timer;
@@ -76,8 +77,8 @@ pub use event::{Actor, By, Event, Fact};
 pub use evolve::{evolve, fold};
 pub use failure::{Class, Failure};
 pub use ids::{
-    DlqId, Epoch, IdempotencyKey, IdempotencyScope, JobId, Kind, Principal, Queue, RuleName,
-    ScheduleName, Tag, TaskId, TenantId, TraceId, WorkerId,
+    DlqId, Epoch, IdempotencyKey, IdempotencyScope, JobId, Kind, Lane, LimitKey, Principal, Queue,
+    RuleName, ScheduleName, Tag, TaskId, TenantId, TraceId, UniqueKey, WorkerId,
 };
 pub use job::{Job, Lease, Session, Spec, Task};
 pub use letter::{Approval, DeadLetter, LetterState};
@@ -87,6 +88,7 @@ pub use ops::{Current, Op, OpKind, decide};
 pub use refusal::Refusal;
 pub use retention::Retention;
 pub use retry::{Jitter, RetryPolicy};
+pub use rule::{Rule, Says, Scope};
 pub use schedule::{Schedule, ScheduleOp};
 pub use time::Timestamp;
 pub use transition::{

@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use crate::{Class, JobId, LetterState, OpKind, State, TaskId, Timestamp};
+use crate::{Class, JobId, LetterState, OpKind, RuleName, State, TaskId, Timestamp};
 
 /// Why an op did nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -100,6 +100,12 @@ pub enum Refusal {
     /// The job was interrupted twice, and may be what kills its worker.
     #[error("the job was interrupted twice: only a worker that holds nothing else may claim it")]
     ClaimAlone,
+    /// Nothing new is taken in: its queue, kind or tenant is drained.
+    #[error("nothing new is taken in: rule {rule} drains it")]
+    Draining {
+        /// The rule that says so.
+        rule: RuleName,
+    },
 }
 
 /// What a code means to the one who gets it.
@@ -188,6 +194,9 @@ codes! {
     ClaimAlone, "CLAIM_ALONE", BusinessRule, true,
         "The job was interrupted twice and may be what kills its worker, so it is claimed alone.",
         "Claim it when the worker holds nothing else, and say so.";
+    Draining, "DRAINING", BusinessRule, true,
+        "The queue, kind or tenant is being drained: what is there runs to its end, and nothing new is taken in.",
+        "Enqueue elsewhere, or drop the rule that the message names and send it again.";
 }
 
 impl Refusal {

@@ -2,6 +2,8 @@
 
 use std::process::{Command, Output};
 
+use windlass_kernel::{Failure, Refusal};
+
 fn windlass(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_windlass")).args(args).output().expect("the binary runs")
 }
@@ -41,9 +43,20 @@ fn the_list_names_every_word_once_for_each_sense() {
     assert!(run.status.success());
     let words: Vec<serde_json::Value> =
         text(&run.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    for word in ["running", "lease_expired", "settle", "STALE_ATTEMPT"] {
+    let codes = [Refusal::CODES, Failure::CODES, windlass_store::Error::CODES];
+    let codes = codes.into_iter().flatten().map(|info| info.code);
+    for word in ["running", "lease_expired", "settle"].into_iter().chain(codes) {
         assert_eq!(words.iter().filter(|known| known["word"] == word).count(), 1, "{word}");
     }
+}
+
+#[test]
+fn a_code_says_what_happened_and_what_to_do() {
+    let run = windlass(&["explain", "handler_panicked"]);
+    let expected = "HANDLER_PANICKED (error code): The handler panicked. Its worker goes on.\n  \
+        What to do: The message is that of the panic. Mend the handler; a job that failed for good can be requeued \
+        or run again.\n";
+    assert_eq!(text(&run.stdout), expected);
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! What can be checked about the source without taste.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
+
+use windlass_kernel::Failure;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -33,6 +36,49 @@ fn every_module_says_what_it_is_for() {
     for (path, text) in files("rs") {
         assert!(text.starts_with("//! "), "{} has no first line of its own", path.display());
     }
+}
+
+/// What is compiled into the crates that are shipped, without tests and comments.
+fn shipped_code() -> Vec<(PathBuf, String)> {
+    let files = files("rs");
+    let is_mod = |line: &str| line.strip_prefix("mod ")?.strip_suffix(';').map(str::to_owned);
+    let mut tests = vec!["testkit".to_owned(), "tests".to_owned(), "examples".to_owned()];
+    for (_, text) in &files {
+        let after = text.split("#[cfg(test)]\n").skip(1);
+        tests.extend(after.filter_map(|text| is_mod(text.lines().next()?)));
+    }
+    let is_test = |path: &Path| {
+        let path = path.strip_prefix(root()).expect("it is below the root").with_extension("");
+        path.iter().any(|part| tests.iter().any(|test| part.to_str() == Some(test)))
+    };
+    // On one line, however it was broken.
+    let code = |text: &str| {
+        let shipped = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let lines = shipped.lines().filter(|line| !line.trim_start().starts_with("//"));
+        lines.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
+    };
+    let shipped = files.into_iter().filter(|(path, _)| !is_test(path));
+    shipped.map(|(path, text)| (path, code(&text))).collect()
+}
+
+#[test]
+fn every_code_that_we_give_to_a_failure_is_in_the_table() {
+    let is_known = |code: &str| Failure::CODES.iter().any(|info| info.code == code);
+    let mut seen = BTreeSet::new();
+    for (path, code) in shipped_code() {
+        let path = path.display();
+        for users in ["Failure::transient(", "Failure::permanent("] {
+            assert!(!code.contains(users), "{path}: {users}) is for users; ours is Failure::own()");
+        }
+        let own = code.split("Failure::own(").skip(1);
+        for given in own.chain(code.split("Failure { code: ").skip(1)) {
+            let given = given.trim().split([',', '.']).next().unwrap_or_default();
+            assert!(is_known(given), "{path}: {given} is not in the table of failure.rs");
+            seen.insert(given.to_owned());
+        }
+    }
+    let table: BTreeSet<_> = Failure::CODES.iter().map(|info| info.code.to_owned()).collect();
+    assert_eq!(seen, table, "nobody gives the others");
 }
 
 #[test]

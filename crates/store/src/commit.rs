@@ -16,12 +16,19 @@ use std::{
 use self::schedules::Schedules;
 pub(crate) use self::schedules::enqueues;
 pub use self::schedules::{ScheduleChange, ScheduleKey, Scheduled, jobs_of};
-use crate::{IdMap, IdSet};
+use crate::{
+    IdMap, IdSet,
+    read::Listens,
+    rules::{Outcome, RuleChange, Rulebook},
+};
 use windlass_kernel::{
-    Answer, Approval, Current, DeadLetter, DlqId, Event, FollowUp, IdempotencyKey,
+    About, Answer, Approval, Current, DeadLetter, DlqId, Event, FollowUp, IdempotencyKey,
     IdempotencyScope, Job, JobId, Kind, NewPayload, Note, Op, Payload, Progress, Queue, Refusal,
-    ScheduleOp, Task, TaskId, TenantId, Timestamp, TraceId, Transition, WorkerId, decide,
-    ids::ClaimId, ops,
+    Rule, RuleName, Says, ScheduleOp, Task, TaskId, TenantId, Timestamp, TraceId, Transition,
+    UniqueKey, WorkerId, decide,
+    ids::ClaimId,
+    ops,
+    rule::{Part, RuleOp, RuleState},
 };
 
 /// One thing to be written.
@@ -49,6 +56,15 @@ pub enum Write {
         /// Its number.
         id: i64,
     },
+    /// A rule is set, or taken away.
+    Rule(RuleOp),
+    /// A worker says what it listens to.
+    Listens {
+        /// The worker.
+        worker: WorkerId,
+        /// What it listens to, from now on.
+        to: Listens,
+    },
     /// An op on one schedule, and the jobs that it makes.
     Schedule(ScheduleOp),
 }
@@ -62,6 +78,7 @@ impl Write {
                 return Err(Refusal::NotFound { what: "tenant" });
             }
             Write::Op { .. } | Write::FollowUpDone { .. } | Write::Schedule(_) => return Ok(()),
+            Write::Rule(_) | Write::Listens { .. } => return Ok(()),
             Write::Claim(wanted) => wanted.lease,
             Write::RenewSession { lease, .. } => *lease,
         };
@@ -93,6 +110,8 @@ pub struct ClaimMany {
     pub lease: Duration,
     /// Start them at once.
     pub start: bool,
+    /// Other workers of the same process. A job that must be alone is alone in its process.
+    pub neighbours: Vec<WorkerId>,
 }
 
 /// What a write is told.
@@ -101,7 +120,12 @@ pub enum Reply {
     /// What the op did.
     Answer(Answer),
     /// The jobs that the worker got.
-    Granted(Vec<Granted>),
+    Granted {
+        /// The jobs.
+        jobs: Vec<Granted>,
+        /// When to ask again at the latest, if a rule holds jobs back that time alone lets go.
+        again_at: Option<Timestamp>,
+    },
     /// The session after its renewal, and what the worker has to know.
     Renewed {
         /// When its leases run out.
@@ -115,6 +139,8 @@ pub enum Reply {
     Scheduled(Box<Scheduled>),
     /// It is so, and there is nothing to tell.
     Done,
+    /// The rule as it stands, or as it stood before it was taken away.
+    Rule(Rule),
 }
 
 /// A job that a worker got.
@@ -139,6 +165,8 @@ pub struct Needs {
     pub letters: BTreeSet<DlqId>,
     /// Jobs whose task is needed.
     pub tasks_of: IdSet,
+    /// Jobs that are not at their end, by what is unique about them.
+    pub uniques: BTreeSet<(TenantId, UniqueKey)>,
     /// Schedules by name, and whether their last jobs are at their end.
     pub schedules: BTreeSet<ScheduleKey>,
 }
@@ -168,6 +196,8 @@ impl Needs {
                     }
                     let task = op.new.task.as_ref().map(|task| task.task_id.clone());
                     needs.tasks.extend(task.map(|task| (tenant.clone(), task)));
+                    let unique = op.new.unique_key.clone();
+                    needs.uniques.extend(unique.map(|unique| (tenant.clone(), unique)));
                 }
                 Op::Rerun(op) => {
                     needs.tasks_of.insert(op.job_id);
@@ -183,6 +213,7 @@ impl Needs {
         !(self.tasks.is_empty()
             && self.letters.is_empty()
             && self.tasks_of.is_empty()
+            && self.uniques.is_empty()
             && self.schedules.is_empty())
     }
 }
@@ -194,6 +225,10 @@ pub struct WorkingSet<P> {
     keys: HashMap<Key, JobId>,
     tasks: HashMap<(TenantId, TaskId), Task>,
     letters: HashMap<DlqId, DeadLetter>,
+    uniques: HashMap<(TenantId, UniqueKey), JobId>,
+    rules: Arc<Vec<Rule>>,
+    /// What became of executions, if a breaker wants to hear it.
+    outcomes: Option<Vec<Outcome>>,
     schedules: Schedules,
     changes: Changes,
     incarnation: u32,
@@ -242,6 +277,10 @@ pub struct Changes {
     pub follow_ups: Vec<(TenantId, FollowUp)>,
     /// What followed for other jobs and is carried out, by its number.
     pub follow_ups_done: Vec<i64>,
+    /// Rules that were set or taken away, in order.
+    pub rules: Vec<RuleChange>,
+    /// What rules remember from now on.
+    pub rule_states: BTreeMap<(RuleName, Part), RuleState>,
     /// Facts about what is not a job, in order.
     pub notes: Vec<Note>,
     /// What becomes of schedules.
@@ -281,7 +320,60 @@ impl<P: Default> WorkingSet<P> {
             let (scope, key) = (spec.idempotency_scope.clone(), spec.idempotency_key.clone());
             self.keys.insert((spec.tenant.clone(), scope, key), id);
         }
+        if let Some(unique) = spec.unique_key.as_ref().filter(|_| !row.job.state.is_end()) {
+            self.uniques.insert((spec.tenant.clone(), unique.clone()), id);
+        }
         self.jobs.insert(id, row);
+    }
+
+    /// Says by which rules the commit is decided.
+    pub(crate) fn set_rules(&mut self, book: &Rulebook) {
+        self.rules = book.rules.clone();
+        self.outcomes = book.has_breakers().then(Vec::new);
+    }
+
+    /// What became of executions so far.
+    pub(crate) fn take_outcomes(&mut self) -> Vec<Outcome> {
+        self.outcomes.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Sets a rule or takes it away.
+    pub(crate) fn apply_rule(
+        &mut self,
+        book: &mut Rulebook,
+        op: &RuleOp,
+        now: Timestamp,
+    ) -> Result<Reply, Refusal> {
+        let (rule, change) = book.apply(op, now)?;
+        if let Some(change) = change {
+            let forgets = match &change {
+                RuleChange::Put { forgets, .. } => *forgets,
+                RuleChange::Drop(_) => true,
+            };
+            let note = rule_note(op, &rule);
+            self.note(note);
+            if forgets {
+                self.changes.rule_states.retain(|(name, _), _| *name != rule.name);
+            }
+            self.changes.rules.push(change);
+            self.rules = book.rules.clone();
+        }
+        Ok(Reply::Rule(rule))
+    }
+
+    #[cfg(feature = "postgres")]
+    /// Does this commit make a rule forget what it remembered?
+    pub(crate) fn forgets(&self, rule: &RuleName) -> bool {
+        self.changes.rules.iter().any(|change| match change {
+            RuleChange::Put { rule: put, forgets } => *forgets && put.name == *rule,
+            RuleChange::Drop(name) => name == rule,
+        })
+    }
+
+    /// Notes what rules remember from now on.
+    pub(crate) fn remember(&mut self, states: Vec<(RuleName, Part, RuleState)>) {
+        let states = states.into_iter().map(|(rule, part, state)| ((rule, part), state));
+        self.changes.rule_states.extend(states);
     }
 
     /// Adds a task that was loaded.
@@ -337,6 +429,8 @@ impl<P: Default> WorkingSet<P> {
             job,
             new: op.new_job_id().and_then(|id| self.job(id)),
             by_key: self.by_key(tenant, op),
+            by_unique: self.by_unique(tenant, op),
+            drained_by: self.drained_by(tenant, op, job),
             parent: self.relative(tenant, op, |op| matches!(op, Op::Enqueue(_))),
             child: self.relative(tenant, op, |op| matches!(op, Op::Wait(_))),
             task: self.task(tenant, op, job),
@@ -362,6 +456,30 @@ impl<P: Default> WorkingSet<P> {
     fn relative(&self, tenant: &TenantId, op: &Op, such: fn(&Op) -> bool) -> Option<&Job> {
         let id = op.relative().filter(|_| such(op))?;
         self.job(id).filter(|job| job.spec.tenant == *tenant)
+    }
+
+    fn by_unique(&self, tenant: &TenantId, op: &Op) -> Option<&Job> {
+        let Op::Enqueue(op) = op else { return None };
+        let unique = (tenant.clone(), op.new.unique_key.clone()?);
+        self.job(*self.uniques.get(&unique)?).filter(|job| !job.state.is_end())
+    }
+
+    /// The rule that lets nothing new in where the new job would wait.
+    fn drained_by(&self, tenant: &TenantId, op: &Op, source: Option<&Job>) -> Option<&RuleName> {
+        if self.rules.is_empty() {
+            return None;
+        }
+        let (queue, kind) = match op {
+            Op::Enqueue(op) => (&op.new.queue, &op.new.kind),
+            Op::Requeue(_) | Op::Rerun(_) => {
+                let spec = &source?.spec;
+                (&spec.queue, &spec.kind)
+            }
+            _ => return None,
+        };
+        let drains =
+            |rule: &&Rule| rule.says == Says::Drain && rule.scope.covers(queue, tenant, kind);
+        self.rules.iter().find(drains).map(|rule| &rule.name)
     }
 
     fn by_key(&self, tenant: &TenantId, op: &Op) -> Option<&Job> {
@@ -395,6 +513,10 @@ impl<P: Default> WorkingSet<P> {
         }
         if let Some(progress) = transition.progress {
             self.changes.progress.insert(id, progress);
+        }
+        if let (Some(outcomes), Some(row)) = (&mut self.outcomes, self.jobs.get(&id)) {
+            let heard = transition.events.iter().find_map(|event| Outcome::of(&row.job, event));
+            outcomes.extend(heard);
         }
         if !transition.events.is_empty() {
             let events = self.changes.events.entry(spec.tenant.clone()).or_default();
@@ -441,5 +563,22 @@ impl<P: Default> WorkingSet<P> {
     /// What has to be saved, with the rows as they stand.
     pub fn finish(self) -> (Changes, IdMap<Row<P>>) {
         (self.changes, self.jobs)
+    }
+}
+
+/// What is told of a rule that was set or taken away. One that names no tenant is told to the store's own.
+fn rule_note(op: &RuleOp, rule: &Rule) -> Note {
+    let (by, reason, what) = match op {
+        RuleOp::Put(put) => (&put.by, &put.reason, "set"),
+        RuleOp::Drop(drop) => (&drop.by, &drop.reason, "dropped"),
+    };
+    let tenant = rule.scope.tenant.clone().unwrap_or_else(TenantId::of_store);
+    let note = Note::new(tenant, About::Rule(rule.name.clone()), what, by.clone());
+    let says = serde_json::to_value(&rule.says).expect("a rule is plain data");
+    let scope = serde_json::to_value(&rule.scope).expect("a rule is plain data");
+    let note = note.with("scope", scope).with("says", says);
+    match reason {
+        Some(reason) => note.with("reason", reason.as_str()),
+        None => note,
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use windlass_kernel::{
-    Actor, Answer, By, IdempotencyKey, IdempotencyScope, JobId, Kind, Payload, Queue, Refusal,
-    RetryPolicy, Tag, TaskId, TenantId, Timestamp, TraceId,
+    Actor, Answer, By, IdempotencyKey, IdempotencyScope, JobId, Kind, LimitKey, Payload, Queue,
+    Refusal, RetryPolicy, Tag, TaskId, TenantId, Timestamp, TraceId, UniqueKey,
     job::{Priority, ScheduleType},
     ops::{Enqueue, Idempotency, NewJob, NewTask},
     time::as_ms,
@@ -56,6 +56,10 @@ pub(crate) struct Request {
     idempotency: Option<Key>,
     #[serde(skip_serializing_if = "Option::is_none")]
     task: Option<Task>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit_key: Option<LimitKey>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unique_key: Option<UniqueKey>,
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     tags: Vec<Tag>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -105,6 +109,8 @@ impl Request {
                 .task
                 .as_ref()
                 .map(|task| Task { task_id: task.task_id.clone(), may_rerun: task.may_rerun }),
+            limit_key: new.limit_key.clone(),
+            unique_key: new.unique_key.clone(),
             tags: new.tags.clone(),
             trace_id: new.trace_id.clone(),
             parent: new.parent,
@@ -139,6 +145,8 @@ impl Request {
             max_interruptions: self.max_interruptions.unwrap_or(NewJob::MAX_INTERRUPTIONS_DEFAULT),
             idempotency: self.idempotency.map_or(Idempotency::OwnId, Key::into_idempotency),
             task: self.task.map(|Task { task_id, may_rerun }| NewTask { task_id, may_rerun }),
+            limit_key: self.limit_key,
+            unique_key: self.unique_key,
             tags: self.tags,
             trace_id: self.trace_id,
             parent: self.parent,
@@ -326,10 +334,12 @@ mod tests {
             tags in vec(text(), 0..4),
             trace_id in option::of(text()),
             parent in option::of(any::<u128>()),
+            limit_key in option::of(text()),
+            unique_key in option::of(text()),
         ) -> NewJob {
             NewJob {
                 kind, queue, priority: Priority(priority), max_retries, max_interruptions,
-                idempotency, tags, trace_id,
+                idempotency, tags, trace_id, limit_key, unique_key,
                 task: task.map(|(task_id, may_rerun)| NewTask { task_id, may_rerun }),
                 parent: parent.map(JobId::from_u128),
                 ..times

@@ -188,6 +188,8 @@ impl JobRow<'_> {
             idempotency_scope,
             idempotency_key,
             payload_digest: Digest::from_bytes(self.payload_digest),
+            limit_key: options.limit_key,
+            unique_key: options.unique_key,
             tags: options.tags,
             trace_id: match self.trace {
                 TraceName::Made(random) => TraceId::for_run(id, random),

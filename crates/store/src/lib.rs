@@ -10,6 +10,8 @@
 mod bell;
 pub mod check;
 pub mod commit;
+#[cfg(feature = "faults")]
+pub mod crash;
 mod due;
 mod error;
 mod id_map;
@@ -24,6 +26,7 @@ mod packed;
 pub mod postgres;
 pub mod read;
 mod row;
+mod rules;
 mod schedule_row;
 pub mod sqlite;
 
@@ -36,11 +39,12 @@ pub use id_map::{IdMap, IdSet};
 pub use log::spec_digest;
 use read::{
     Cursor, Due, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
-    Progress, Pruned, SessionView, StoredFollowUp,
+    Progress, Pruned, SessionView, Standing, StoredFollowUp,
 };
+pub use rules::RuleChange;
 pub use rusqlite;
 use windlass_kernel::{
-    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Schedule,
+    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Rule, Schedule,
     ScheduleName, TenantId, WorkerId,
 };
 
@@ -197,6 +201,12 @@ pub trait Store: Send + Sync {
         worker: &WorkerId,
         max: usize,
     ) -> StoreFuture<'_, Vec<(TenantId, JobId, u64)>>;
+
+    /// Every rule, by name.
+    fn rules(&self) -> StoreFuture<'_, Vec<Rule>>;
+
+    /// Everything that says why a job is not running. It is the same look at the rules as a claim has.
+    fn standing(&self, id: JobId) -> StoreFuture<'_, Option<Standing>>;
 
     /// Is the store there, and can it be written to?
     fn health(&self) -> StoreFuture<'_, ()>;

@@ -38,7 +38,12 @@ pub(crate) const SQLITE: &[Migration] = &[
     Migration {
         number: 4,
         served_from: 1,
-        sql: include_str!("../migrations/sqlite/0004_schedules.sql"),
+        sql: include_str!("../migrations/sqlite/0004_admission.sql"),
+    },
+    Migration {
+        number: 5,
+        served_from: 1,
+        sql: include_str!("../migrations/sqlite/0005_schedules.sql"),
     },
 ];
 
@@ -63,7 +68,12 @@ pub(crate) const POSTGRES: &[Migration] = &[
     Migration {
         number: 4,
         served_from: 1,
-        sql: include_str!("../migrations/postgres/0004_schedules.sql"),
+        sql: include_str!("../migrations/postgres/0004_admission.sql"),
+    },
+    Migration {
+        number: 5,
+        served_from: 1,
+        sql: include_str!("../migrations/postgres/0005_schedules.sql"),
     },
 ];
 

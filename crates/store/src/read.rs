@@ -1,9 +1,11 @@
 //! What a store tells when it is asked: values that reads give back.
 
-use serde::Serialize;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 use windlass_kernel::{
-    Epoch, FollowUp, Job, JobId, Kind, LetterState, Queue, ScheduleName, State, Tag, TenantId,
-    Timestamp, WorkerId, timer::Alarm,
+    Epoch, FollowUp, Job, JobId, Kind, LetterState, Queue, Rule, RuleName, ScheduleName, State,
+    Tag, TenantId, Timestamp, WorkerId, admit::Blocked, timer::Alarm,
 };
 
 /// Which jobs are asked for. Whatever is not named does not matter.
@@ -112,6 +114,61 @@ pub struct SessionView {
     pub renewals: u64,
     /// How many jobs it holds.
     pub held: u64,
+}
+
+/// What a worker listens to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listens {
+    /// Its queues.
+    pub queues: Vec<Queue>,
+    /// The kinds that it can run; all, if none is named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<Kind>,
+    /// Jobs of this tenant only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<TenantId>,
+}
+
+/// Everything that says why a job is not running, as one look finds it.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// The job.
+    pub job: Job,
+    /// What time it is, by the store's clock.
+    pub now: Timestamp,
+    /// The rules that would keep it from being claimed now, as the claim itself would find it.
+    pub blocked: Vec<Blocked>,
+    /// Those rules.
+    pub rules: Vec<Rule>,
+    /// Who holds the slots of those rules, at most [`Standing::HOLDERS_MAX`] for each.
+    pub holders: Vec<Holder>,
+    /// What the workers listen to that are there.
+    pub listening: Vec<(WorkerId, Listens)>,
+    /// How many jobs of its queue and tenant that can be claimed come before it, counted up to
+    /// [`Standing::BEFORE_MAX`].
+    pub before: u64,
+    /// How many jobs of its queue are held, and for how long they have run on average.
+    pub running: Option<(u64, Duration)>,
+}
+
+impl Standing {
+    /// How many holders are named for each rule.
+    pub const HOLDERS_MAX: usize = 10;
+    /// How far jobs are counted that come before.
+    pub const BEFORE_MAX: u64 = 10_000;
+    /// Whoever is not vouched for listens as long as this after it last said so.
+    pub const LISTENS_FOR: Duration = Duration::from_secs(90);
+}
+
+/// A job that holds a slot that another waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Holder {
+    /// The rule.
+    pub rule: RuleName,
+    /// The job.
+    pub job_id: JobId,
+    /// Who runs it.
+    pub worker: WorkerId,
 }
 
 /// The job of a queue that has been ready for longest.

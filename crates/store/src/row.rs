@@ -7,7 +7,8 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 use windlass_kernel::{
-    Actor, Cause, Digest, Failure, Job, JobId, RetryPolicy, Spec, State, Tag, Timestamp,
+    Actor, Cause, Digest, Failure, Job, JobId, LimitKey, RetryPolicy, Spec, State, Tag, Timestamp,
+    UniqueKey,
     job::{CancelRequest, Origin, ScheduleType, Settled, Wait, Wakeup},
     ops::{NewJob, Outcome},
     time::as_ms,
@@ -33,6 +34,10 @@ pub(crate) struct Options {
     pub(crate) retry: Option<RetryPolicy>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_interruptions: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) limit_key: Option<LimitKey>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) unique_key: Option<UniqueKey>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) tags: Vec<Tag>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,6 +58,8 @@ impl Options {
             deadline_at: spec.deadline_at,
             retry: Some(spec.retry).filter(|it| *it != RetryPolicy::default()),
             max_interruptions: Some(spec.max_interruptions).filter(|it| *it != usual),
+            limit_key: spec.limit_key.clone(),
+            unique_key: spec.unique_key.clone(),
             tags: spec.tags.clone(),
             parent: spec.parent,
             origin: Some(spec.origin).filter(|it| *it != Origin::Enqueued),

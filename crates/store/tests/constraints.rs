@@ -122,15 +122,34 @@ fn keys_and_attempts_are_unique() {
             twin!("idempotency_key = 'order-2', task_id = 'other'"),
         ),
         (
+            "unique while active: one job that is not at its end",
+            concat!(
+                "UPDATE jobs SET unique_key = 'daily' WHERE state = 'queued';",
+                twin!("task_id = 'other', idempotency_key = 'order-2', unique_key = 'daily'")
+            ),
+            concat!(
+                "UPDATE jobs SET unique_key = 'daily' WHERE state = 'queued' OR state = 'cancelled';",
+                twin!("task_id = 'other', idempotency_key = 'order-2', unique_key = 'weekly'")
+            ),
+        ),
+        (
+            "what a rule remembers is of a rule that is there",
+            "INSERT INTO rule_states (rule, part, state) VALUES ('none', '', '{}')",
+            "INSERT INTO rules (name, rule) VALUES ('none', '{}');
+             INSERT INTO rule_states (rule, part, state) VALUES ('none', '', '{}')",
+        ),
+        (
             "an id has sixteen bytes",
             "UPDATE jobs SET id = x'0102' WHERE state = 'queued'",
             "UPDATE jobs SET id = x'00000000000000000000000000000102' WHERE state = 'queued'",
         ),
         (
             "one worker, one session",
-            "INSERT INTO sessions SELECT NULL, worker, until, renewals, lapses_at, started_at, vouched
+            "INSERT INTO sessions SELECT NULL, worker, until, renewals, lapses_at, started_at, vouched,
+                listens, listened_at
              FROM sessions",
-            "INSERT INTO sessions SELECT NULL, 'w9', until, renewals, lapses_at, started_at, vouched
+            "INSERT INTO sessions SELECT NULL, 'w9', until, renewals, lapses_at, started_at, vouched,
+                listens, listened_at
              FROM sessions",
         ),
         (

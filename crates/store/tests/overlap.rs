@@ -69,7 +69,7 @@ fn claims_that_overlap_never_grant_a_job_twice() {
     let mut replies = rich.commit(writes, now).into_iter().map(Result::unwrap);
     let mut ids = || -> BTreeSet<JobId> {
         match replies.next().unwrap() {
-            Reply::Granted(granted) => granted.iter().map(|it| it.job.id).collect(),
+            Reply::Granted { jobs, .. } => jobs.iter().map(|it| it.job.id).collect(),
             Reply::Renewed { held, .. } => held.into_iter().collect(),
             other => panic!("{other:?}"),
         }

@@ -5,7 +5,7 @@
 use std::{env, fs, path::PathBuf};
 
 use windlass_kernel::{
-    Cause, Refusal, State,
+    Cause, Failure, Refusal, State,
     machine::{MOVES, NOTES, diagram},
     refusal::CodeInfo,
 };
@@ -63,14 +63,19 @@ pub fn states_page() -> String {
 /// The page on errors: each code with what to do next. `store` are the codes of the machinery.
 pub fn errors_page(store: &[CodeInfo]) -> String {
     let mut page = String::from(
-        "# Errors\n\nWritten from `crates/kernel/src/refusal.rs` and `crates/store/src/error.rs` by a test;\n\
-         `make bless` renews it.\n\n\
+        "# Errors\n\nWritten from `crates/kernel/src/refusal.rs`, `crates/kernel/src/failure.rs` and\n\
+         `crates/store/src/error.rs` by a test; `make bless` renews it. `windlass explain CODE` says the same at\n\
+         the terminal.\n\n\
          ## Refusals\n\n\
-         A refusal is a normal answer: the rules say no, and nothing changed. `windlass explain CODE` says\n\
-         the same at the terminal. Contracts `tasks` and `jobs` tell some of these in their own codes: see\n\
-         [contracts.md](contracts.md).\n\n",
+         A refusal is a normal answer: the rules say no, and nothing changed. Contracts `tasks` and `jobs`\n\
+         tell some of these in their own codes: see [contracts.md](contracts.md).\n\n",
     );
     page.push_str(&codes_table(Refusal::CODES));
+    page.push_str(
+        "\n## Failures\n\nAn execution did not succeed, or a job may not go on; it is kept with the job and its dead letter. \
+         Handlers\nfail with codes of their own. These are the ones that Windlass gives.\n\n",
+    );
+    page.push_str(&codes_table(Failure::CODES));
     page.push_str(
         "\n## Errors of the store\n\nOur own machinery could not answer. What the code says tells what to do next.\n\n",
     );

@@ -47,6 +47,8 @@ impl MapStore {
             job,
             new: op.new_job_id().and_then(|id| self.jobs.get(&id)),
             by_key: self.by_key(op),
+            by_unique: self.by_unique(op),
+            drained_by: None,
             parent: self.relative(op, |op| matches!(op, Op::Enqueue(_))),
             child: self.relative(op, |op| matches!(op, Op::Wait(_))),
             task: task.as_ref(),
@@ -98,6 +100,17 @@ impl MapStore {
     /// The other job that such an op names.
     fn relative(&self, op: &Op, such: fn(&Op) -> bool) -> Option<&Job> {
         op.relative().filter(|_| such(op)).and_then(|id| self.jobs.get(&id))
+    }
+
+    fn by_unique(&self, op: &Op) -> Option<&Job> {
+        let Op::Enqueue(op) = op else { return None };
+        let unique = op.new.unique_key.as_ref()?;
+        self.jobs.values().find(|job| {
+            let spec = &job.spec;
+            spec.tenant == op.tenant
+                && spec.unique_key.as_ref() == Some(unique)
+                && !job.state.is_end()
+        })
     }
 
     fn by_key(&self, op: &Op) -> Option<&Job> {

@@ -7,6 +7,7 @@ mod local;
 mod open;
 mod progress;
 mod store_clock;
+mod submit;
 mod wait;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -17,7 +18,7 @@ use tokio::{
 };
 use windlass_kernel::{
     Actor, Answer, By, DlqId, Jitter, Job, JobId, Op, Principal, Refusal, Retention, State,
-    TenantId, Timestamp, WorkerId,
+    TenantId, Timestamp, TraceId, WorkerId,
     ops::{Cancel, Enqueue, Requeue, Rerun, RetryNow},
 };
 use windlass_store::{self as store, Reply, Store, Write, rusqlite, sqlite::EnqueueInError};
@@ -81,6 +82,8 @@ pub struct Engine {
     inner: Arc<Inner>,
     tenant: TenantId,
     actor: Actor,
+    /// The trace of new jobs that bring none.
+    trace: Option<TraceId>,
 }
 
 /// What all clones share.
@@ -178,7 +181,7 @@ impl Engine {
         inner.services.try_lock().expect("nobody else has it yet").extend(services);
         let tenant = TenantId::new(Self::TENANT_DEFAULT).expect("the default name is a name");
         let actor = Actor::User(Principal::new("app").expect("it is a name"));
-        Self { inner, tenant, actor }
+        Self { inner, tenant, actor, trace: None }
     }
 
     /// The same engine, for the jobs of this tenant.
@@ -204,38 +207,35 @@ impl Engine {
 
     /// A worker, to be told what it can do and then started.
     ///
-    /// One in a process is usual: it runs many handlers. A job that may be what kills its process runs alone in its
-    /// worker, and what other workers of the same process run would die with it.
+    /// One in a process is usual: it runs many handlers. A job that may be what kills its process runs when no worker
+    /// of this engine has anything else in hand.
     pub fn worker(&self) -> WorkerBuilder {
         WorkerBuilder::new(self.clone())
     }
 
-    /// Enqueues a job. When it answers, the job is durable.
+    /// Enqueues a job. When it answers, the job is durable. If the store's answer is lost on the way, the same job is
+    /// sent again: it is there once.
     pub async fn enqueue(&self, request: impl Into<JobRequest>) -> Result<Enqueued, Error> {
-        let op = self.enqueue_op(request.into())?;
-        let (wanted, write) = (op.job_id, self.write(op));
-        enqueued(wanted, self.inner.submit_known(write).await)
+        let (id, op) = self.new_op(request.into())?;
+        enqueued(id, self.inner.submit_known(self.write(op)).await)
     }
 
     /// Enqueues many jobs with few transactions. Each has its own answer: one that is refused does not
-    /// concern the others.
+    /// concern the others. As with one job, what has no answer is sent again: it is there once.
     pub async fn enqueue_all<R: Into<JobRequest>>(
         &self,
         requests: impl IntoIterator<Item = R>,
     ) -> Vec<Result<Enqueued, Error>> {
-        let ops: Vec<Result<Enqueue, Error>> =
-            requests.into_iter().map(|request| self.enqueue_op(request.into())).collect();
-        let good = ops.iter().flatten();
-        let writes: Vec<Write> = good.map(|op| self.write(op.clone())).collect();
-        let mut replies = self.inner.submit_many(writes).await.into_iter();
-        let mut answers = Vec::with_capacity(ops.len());
-        for op in ops {
-            answers.push(match op {
-                Ok(op) => enqueued(op.job_id, replies.next().unwrap_or(Err(SubmitError::Closed))),
-                Err(error) => Err(error),
-            });
+        let (mut ids, mut writes) = (Vec::new(), Vec::new());
+        for request in requests {
+            ids.push(self.new_op(request.into()).map(|(id, op)| {
+                writes.push(self.write(op));
+                id
+            }));
         }
-        answers
+        let mut replies = self.inner.submit_many_known(&writes).await.into_iter();
+        let mut reply = || replies.next().unwrap_or(Err(SubmitError::Closed));
+        ids.into_iter().map(|id| enqueued(id?, reply())).collect()
     }
 
     /// Enqueues a job in the caller's own SQLite transaction, and gives back its id: the job is there if and
@@ -336,14 +336,14 @@ impl Engine {
     pub async fn rerun(&self, id: JobId) -> Result<Enqueued, Error> {
         let new_job_id = self.inner.ids.job_id();
         let op = Rerun { job_id: id, new_job_id, by: self.by() };
-        enqueued(new_job_id, self.inner.submit_known(self.write(op)).await)
+        enqueued(NewId::Made(new_job_id), self.inner.submit_known(self.write(op)).await)
     }
 
     /// Lets a new job take over from a dead letter.
     pub async fn requeue(&self, letter: DlqId) -> Result<Enqueued, Error> {
         let new_job_id = self.inner.ids.job_id();
         let op = Requeue { dlq_id: letter, new_job_id, payload: None, by: self.by() };
-        enqueued(new_job_id, self.inner.submit_known(self.write(op)).await)
+        enqueued(NewId::Made(new_job_id), self.inner.submit_known(self.write(op)).await)
     }
 
     /// Ends the timers and the Committer, after all that was accepted is written. Workers are to be shut down
@@ -373,10 +373,11 @@ impl Engine {
         &self.inner
     }
 
-    /// The same engine, for the jobs of a tenant, in the name of a worker.
-    pub(crate) fn of_worker(&self, tenant: &TenantId, worker: &WorkerId) -> Self {
-        let (tenant, actor) = (tenant.clone(), Actor::Worker(worker.clone()));
-        Self { tenant, actor, inner: self.inner.clone() }
+    /// The same engine, for the handler of a job: it acts for the tenant of the job, in the name of the worker, and
+    /// what it enqueues belongs to the trace of the job.
+    pub(crate) fn of_handler(&self, job: &Job, worker: &WorkerId) -> Self {
+        let (tenant, trace) = (job.spec.tenant.clone(), Some(job.spec.trace_id.clone()));
+        Self { tenant, trace, actor: Actor::Worker(worker.clone()), inner: self.inner.clone() }
     }
 
     async fn act(&self, op: impl Into<Op>) -> Result<Answer, Error> {
@@ -399,10 +400,17 @@ impl Engine {
         self.actor.clone().into()
     }
 
+    fn new_op(&self, request: JobRequest) -> Result<(NewId, Enqueue), Error> {
+        let given = request.id.map(NewId::Given);
+        let op = self.enqueue_op(request)?;
+        Ok((given.unwrap_or(NewId::Made(op.job_id)), op))
+    }
+
     fn enqueue_op(&self, request: JobRequest) -> Result<Enqueue, Error> {
         let ids = &self.inner.ids;
         let job_id = request.id.unwrap_or_else(|| ids.job_id());
-        let new = Box::new(request.into_new(|| self.inner.now())?);
+        let mut new = Box::new(request.into_new(|| self.inner.now())?);
+        new.trace_id = new.trace_id.or_else(|| self.trace.clone());
         let (tenant, random) = (self.tenant.clone(), ids.random());
         Ok(Enqueue { job_id, tenant, new, random, by: self.by() })
     }
@@ -414,9 +422,22 @@ impl fmt::Debug for Engine {
     }
 }
 
-fn enqueued(wanted: JobId, reply: Result<Reply, SubmitError>) -> Result<Enqueued, Error> {
+/// The id that a new job is to have.
+#[derive(Clone, Copy)]
+enum NewId {
+    /// The caller has it from somewhere, and may have used it before.
+    Given(JobId),
+    /// It was made for this job.
+    Made(JobId),
+}
+
+fn enqueued(id: NewId, reply: Result<Reply, SubmitError>) -> Result<Enqueued, Error> {
     let Reply::Answer(answer) = reply? else { unreachable!("an op is answered by an answer") };
-    let idempotent_hit = answer.job_id != wanted || answer.recorded;
+    let idempotent_hit = match id {
+        NewId::Given(id) => answer.job_id != id || answer.recorded,
+        // If it is on record, then because it was sent twice: nobody else knows the id.
+        NewId::Made(id) => answer.job_id != id,
+    };
     Ok(Enqueued { id: answer.job_id, idempotent_hit, state: answer.state })
 }
 
@@ -433,39 +454,7 @@ async fn until(mut told: watch::Receiver<Stage>, stage: Stage) {
     let _ = told.wait_for(|now| *now >= stage).await;
 }
 
-/// How often a write whose answer was lost is sent again, and how long in between.
-const SEND_AGAIN: usize = 5;
-const SEND_AGAIN_AFTER: Duration = Duration::from_millis(100);
-
 impl Inner {
-    /// Submits a write, and lets whoever in this process has to know hear of it.
-    pub(crate) async fn submit(&self, write: Write) -> Result<Reply, SubmitError> {
-        let reply = self.handle.submit(write).await?;
-        self.note(&reply);
-        Ok(reply)
-    }
-
-    /// Submits a write that has an identity: if the answer is lost, it is sent again and answered from the
-    /// record.
-    pub(crate) async fn submit_known(&self, write: Write) -> Result<Reply, SubmitError> {
-        for _ in 0..SEND_AGAIN {
-            match self.submit(write.clone()).await {
-                Err(SubmitError::Store(error)) if matches!(*error, store::Error::Ambiguous(_)) => {
-                    tokio::time::sleep(SEND_AGAIN_AFTER).await;
-                }
-                answer => return answer,
-            }
-        }
-        self.submit(write).await
-    }
-
-    /// Submits writes in this order.
-    pub(crate) async fn submit_many(&self, writes: Vec<Write>) -> Vec<Result<Reply, SubmitError>> {
-        let replies = self.handle.submit_many(writes).await;
-        replies.iter().flatten().for_each(|reply| self.note(reply));
-        replies
-    }
-
     /// What the store's clock shows, as far as it is known here. In its transactions it is asked itself.
     pub(crate) fn now(&self) -> Timestamp {
         self.store_clock.at(self.ids.now())
@@ -475,13 +464,5 @@ impl Inner {
     pub(crate) fn jitter(&self) -> Jitter {
         let ms = u64::try_from(self.ids.random() % u128::from(Jitter::MAX_MS + 1));
         Jitter::from_ms(ms.expect("it is small")).expect("it is in its range")
-    }
-
-    fn note(&self, reply: &Reply) {
-        let Reply::Answer(answer) = reply else { return };
-        self.local.note(answer);
-        if answer.state.is_end() {
-            self.ends.tell(answer.job_id);
-        }
     }
 }

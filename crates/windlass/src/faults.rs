@@ -37,6 +37,7 @@ use std::{
     time::Duration,
 };
 
+pub use windlass_kernel::failure::TRANSIENT_ERROR;
 use windlass_kernel::{
     Failure, Jitter, Kind, Op, Timestamp,
     failure::TASK_TIMEOUT,
@@ -48,9 +49,6 @@ use crate::{
     Clock,
     worker::{BoxFuture, Context, Middleware, Next, Outcome},
 };
-
-/// The code of an injected failure that passes.
-pub const TRANSIENT_ERROR: &str = "TRANSIENT_ERROR";
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,8 +180,8 @@ impl Middleware for Faults {
 async fn fail(fault: Fault, context: Context, next: Next) -> Result<Outcome, Failure> {
     match fault {
         Fault::Timeout if context.job().spec.timeout.is_some() => pending().await,
-        Fault::Timeout => Err(Failure::transient(TASK_TIMEOUT, "injected: start_to_close timeout")),
-        Fault::TransientError => Err(Failure::transient(TRANSIENT_ERROR, "injected")),
+        Fault::Timeout => Err(Failure::own(TASK_TIMEOUT, "injected: start_to_close timeout")),
+        Fault::TransientError => Err(Failure::own(TRANSIENT_ERROR, "injected")),
         Fault::ProcessRestartInterrupt => {
             take_lease(&context).await?;
             // Nothing comes after the end of a process.
@@ -204,7 +202,7 @@ async fn fail(fault: Fault, context: Context, next: Next) -> Result<Outcome, Fai
 
 /// Ends the lease as recovery does when a process has died. The worker is not told.
 async fn take_lease(context: &Context) -> Result<(), Failure> {
-    let unable = |why: String| Failure::transient(TRANSIENT_ERROR, &why);
+    let unable = |why: String| Failure::own(TRANSIENT_ERROR, &why);
     let (engine, job_id) = (context.engine(), context.job_id());
     let job = engine.job(job_id).await.map_err(|error| unable(error.to_string()))?;
     let (version, what, jitter) = (job.version, Expiry::DeadSession, Jitter::NONE);

@@ -34,7 +34,8 @@
 //! ```
 //!
 //! Where to start: [`engine`] is the way in; [`worker`] runs handlers; [`timers`] do what time brings, and recover
-//! what a dead process held; [`schedules`] make jobs at their times; [`committer`] is the road that every write takes to the store. [`clock`] and [`ids`]
+//! what a dead process held; [`rules`] say who may run, and [`why`] tells why a job does not; [`schedules`] make jobs
+//! at their times; [`committer`] is the road that every write takes to the store. [`clock`] and [`ids`]
 //! bring in time and chance, so that a test can set both.
 //!
 //! Always true here: the engine decides nothing about a job. It sends ops, and the kernel decides.
@@ -48,10 +49,12 @@ mod error;
 pub mod faults;
 pub mod ids;
 mod request;
+pub mod rules;
 pub mod schedules;
 pub mod shutdown;
 pub mod testing;
 pub mod timers;
+pub mod why;
 pub mod worker;
 
 pub use clock::Clock;
@@ -63,9 +66,12 @@ pub use enqueue_in::enqueue_in_postgres;
 pub use error::Error;
 pub use ids::Ids;
 pub use request::{JobRequest, Work, job};
+pub use rules::rule;
 pub use schedules::{CatchUp, Overlap};
+pub use why::Why;
 pub use windlass_kernel::{
     Class, DlqId, Epoch, Failure, JobId, Refusal, RetryPolicy, Schedule, State, Timestamp,
+    rule::{Breaker, Each},
 };
 #[cfg(feature = "postgres")]
 pub use windlass_store::postgres::tokio_postgres;

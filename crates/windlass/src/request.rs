@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::{Serialize, de::DeserializeOwned};
 use windlass_kernel::{
-    IdempotencyKey, IdempotencyScope, JobId, Kind, Payload, Queue, Refusal, RetryPolicy, Tag,
-    TaskId, Timestamp, TraceId,
+    IdempotencyKey, IdempotencyScope, JobId, Kind, LimitKey, Payload, Queue, Refusal, RetryPolicy,
+    Tag, TaskId, Timestamp, TraceId, UniqueKey,
     job::Priority,
     ops::{Idempotency, NewJob, NewTask},
 };
@@ -36,6 +36,11 @@ pub trait Work: Serialize + DeserializeOwned + Send + 'static {
     fn defaults(request: JobRequest) -> JobRequest {
         request
     }
+
+    /// The key that limits and turns of such a job go by, taken from its payload: a customer's id, say.
+    fn limit_key(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A new job with this payload, about which more can be said before it is enqueued.
@@ -55,7 +60,11 @@ pub trait Work: Serialize + DeserializeOwned + Send + 'static {
 /// ```
 #[expect(clippy::needless_pass_by_value, reason = "a caller makes the payload for this job alone")]
 pub fn job<W: Work>(payload: W) -> JobRequest {
-    W::defaults(JobRequest::of(W::KIND, &payload))
+    let request = W::defaults(JobRequest::of(W::KIND, &payload));
+    match payload.limit_key() {
+        Some(key) => request.limit_key(&key),
+        None => request,
+    }
 }
 
 impl<W: Work> From<W> for JobRequest {
@@ -205,6 +214,24 @@ impl JobRequest {
         }
     }
 
+    /// What it has in common with other jobs of its tenant, such as a customer: rules can limit each key, and keys
+    /// can take turns.
+    pub fn limit_key(self, key: &str) -> Self {
+        self.set(|new| {
+            new.limit_key = Some(LimitKey::new(key)?);
+            Ok(())
+        })
+    }
+
+    /// What no other job that is not at its end may have: while one has it, enqueueing gives that one. When it is
+    /// at its end, the next can be made.
+    pub fn unique(self, key: &str) -> Self {
+        self.set(|new| {
+            new.unique_key = Some(UniqueKey::new(key)?);
+            Ok(())
+        })
+    }
+
     /// What it is a run of. A task that ran before, and is at its end, runs again.
     pub fn task_id(self, task_id: &str) -> Self {
         self.set(|new| {
@@ -222,7 +249,8 @@ impl JobRequest {
         })
     }
 
-    /// The trace it belongs to: the id of a trace, or a whole `traceparent`.
+    /// The trace it belongs to: the id of a trace, or a whole `traceparent`. If nothing is said, what a handler enqueues
+    /// through its context belongs to the trace of the handler's own job, and any other job begins a trace.
     pub fn trace(self, trace_id: &str) -> Self {
         self.set(|new| {
             new.trace_id = Some(TraceId::new(trace_id)?);

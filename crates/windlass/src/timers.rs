@@ -77,6 +77,7 @@ impl Timers {
         };
         let mut prune_at = Instant::now() + self.config.prune_every;
         let mut recover_at = Instant::now();
+        let mut was_told = false;
         loop {
             // What is set from here on is heard of again.
             sooner.mark_heard();
@@ -98,6 +99,10 @@ impl Timers {
                 retention::prune(&engine, retention).await;
                 prune_at = Instant::now() + self.config.prune_every;
             }
+            // What was told of may have become due before the look, and is then not part of what comes next.
+            if std::mem::take(&mut was_told) {
+                engine.local.retry_due.ring();
+            }
             drop(engine);
             let Looked { more, next, next_retry } = match looked {
                 Ok(looked) => looked,
@@ -111,28 +116,33 @@ impl Timers {
                 continue;
             }
             let look_at = now + next.unwrap_or(Duration::MAX).min(self.config.look_every);
-            self.wait(look_at, now, next_retry, &mut sooner).await;
+            was_told = self.wait(look_at, now, next_retry, &mut sooner).await;
         }
     }
 
-    /// Waits until it is time to look again. Meanwhile a retry may become due, which workers have to know.
+    /// Waits until it is time to look again, and says whether somebody told it so. Meanwhile a retry may become
+    /// due, which workers have to know.
     async fn wait(
         &self,
         look_at: Instant,
         now: Instant,
         next_retry: Option<Duration>,
         sooner: &mut Listener,
-    ) {
+    ) -> bool {
         let retry_at = next_retry.map(|wait| now + wait).filter(|at| *at <= look_at);
         tokio::select! {
             biased;
-            () = sooner.rung() => sleep(AT_LEAST).await,
+            () = sooner.rung() => {
+                sleep(AT_LEAST).await;
+                true
+            }
             () = sleep_until(retry_at.unwrap_or(look_at)) => {
                 if retry_at.is_some()
                     && let Some(engine) = self.engine.upgrade()
                 {
                     engine.local.retry_due.ring();
                 }
+                false
             }
         }
     }

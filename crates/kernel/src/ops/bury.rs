@@ -22,7 +22,7 @@ pub struct Bury {
 pub(super) fn decide(job: &Job, op: &Bury, now: Timestamp) -> Result<Transition, Refusal> {
     needed_reason(&op.reason)?;
     let mut draft = Draft::of(job, OpKind::Bury, &op.by, now);
-    let failure = Failure::permanent(GIVEN_UP, &op.reason);
+    let failure = Failure::own(GIVEN_UP, &op.reason);
     record(&mut draft, Cause::OperatorGaveUp, failure, None, now)?;
     Ok(draft.finish(None))
 }

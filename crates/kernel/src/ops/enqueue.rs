@@ -7,9 +7,9 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    By, Cause, Digest, Event, Fact, IdempotencyKey, IdempotencyScope, Job, JobId, Kind, NewPayload,
-    Payload, Queue, Refusal, RetryPolicy, Spec, Tag, Task, TaskId, TenantId, Timestamp, TraceId,
-    Transition,
+    By, Cause, Digest, Event, Fact, IdempotencyKey, IdempotencyScope, Job, JobId, Kind, LimitKey,
+    NewPayload, Payload, Queue, Refusal, RetryPolicy, Spec, Tag, Task, TaskId, TenantId, Timestamp,
+    TraceId, Transition, UniqueKey,
     evolve::evolve,
     job::{Origin, Priority, ScheduleType},
     machine,
@@ -67,6 +67,11 @@ pub struct NewJob {
     pub idempotency: Idempotency,
     /// The task that it runs, if it is not a task of its own.
     pub task: Option<NewTask>,
+    /// What it has in common with others: limits and turns can be by key.
+    pub limit_key: Option<LimitKey>,
+    /// What no other job that is not at its end may have: while one has it, asking again gives that one. A re-run
+    /// or a requeue, which a person asks for, does without.
+    pub unique_key: Option<UniqueKey>,
     /// Labels for filters.
     pub tags: Vec<Tag>,
     /// The trace it belongs to.
@@ -138,6 +143,8 @@ impl NewJob {
             max_interruptions: Self::MAX_INTERRUPTIONS_DEFAULT,
             idempotency: Idempotency::OwnId,
             task: None,
+            limit_key: None,
+            unique_key: None,
             tags: Vec::new(),
             trace_id: None,
             parent: None,
@@ -238,6 +245,8 @@ impl Enqueue {
             idempotency_scope: self.scope(),
             idempotency_key: self.key(),
             payload_digest: new.payload.digest(),
+            limit_key: new.limit_key.clone(),
+            unique_key: new.unique_key.clone(),
             tags: new.tags.clone(),
             trace_id: trace_id.unwrap_or_else(|| TraceId::for_run(self.job_id, self.random)),
             parent: new.parent,
@@ -257,9 +266,13 @@ pub(super) fn decide(
         return known_key(known, op);
     }
     op.check(now)?;
+    if let Some(active) = current.by_unique {
+        return Ok(Transition::recorded(active));
+    }
     if current.new.is_some() {
         return Err(Refusal::JobExists { job_id: op.job_id });
     }
+    check_drained(current)?;
     let attempt = match (&op.new.task, current.task) {
         (Some(asked), Some(known)) => next_attempt(asked, known)?,
         (Some(asked), None) => first_attempt(asked, op.job_id)?,
@@ -268,6 +281,14 @@ pub(super) fn decide(
     check_parent(current, op)?;
     let payload = NewPayload::Given(op.new.payload.clone());
     Ok(create(op.job_id, Arc::new(op.spec(now)), attempt, payload, &op.by, now))
+}
+
+/// What is drained takes nothing new in.
+pub(super) fn check_drained(current: &Current<'_>) -> Result<(), Refusal> {
+    match current.drained_by {
+        Some(rule) => Err(Refusal::Draining { rule: rule.clone() }),
+        None => Ok(()),
+    }
 }
 
 /// A child needs a parent that still wants it: whoever is to be cancelled has told its children already.

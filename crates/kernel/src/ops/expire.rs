@@ -60,16 +60,15 @@ pub(super) fn decide(job: &Job, op: &Expire, now: Timestamp) -> Result<Transitio
         Expiry::Lease => lease_lost(&mut draft, Cause::LeaseExpired, now)?,
         Expiry::DeadSession => lease_lost(&mut draft, Cause::ProcessRestart, now)?,
         Expiry::StartToClose => {
-            let failure = Failure::transient(TASK_TIMEOUT, "start_to_close timeout");
+            let failure = Failure::own(TASK_TIMEOUT, "start_to_close timeout");
             settle::fail(&mut draft, Cause::Timeout, failure, op.jitter, None, now)?;
         }
         Expiry::Heartbeat => {
-            let failure = Failure::transient(HEARTBEAT_TIMEOUT, "heartbeat timeout");
+            let failure = Failure::own(HEARTBEAT_TIMEOUT, "heartbeat timeout");
             settle::fail(&mut draft, Cause::HeartbeatTimeout, failure, op.jitter, None, now)?;
         }
         Expiry::ScheduleToStart => {
-            let failure =
-                Failure::permanent(SCHEDULE_TO_START_TIMEOUT, "schedule_to_start timeout");
+            let failure = Failure::own(SCHEDULE_TO_START_TIMEOUT, "schedule_to_start timeout");
             run_out(&mut draft, Cause::ScheduleToStartTimeout, failure)?;
         }
         Expiry::Deadline => deadline_passed(&mut draft, now)?,
@@ -115,7 +114,7 @@ fn lease_lost(draft: &mut Draft<'_>, cause: Cause, now: Timestamp) -> Result<(),
     let job = draft.job();
     if job.interruptions >= job.spec.max_interruptions {
         let message = format!("interrupted {} times without progress", job.interruptions);
-        let failure = Failure::permanent(INTERRUPTED_TOO_OFTEN, &message);
+        let failure = Failure::own(INTERRUPTED_TOO_OFTEN, &message);
         bury::record(draft, Cause::RecoveryAbort, failure, None, now)?;
     }
     Ok(())
@@ -123,7 +122,7 @@ fn lease_lost(draft: &mut Draft<'_>, cause: Cause, now: Timestamp) -> Result<(),
 
 /// The deadline passed. Where there is a way to the dead letters it is taken; else it is a cancel.
 fn deadline_passed(draft: &mut Draft<'_>, now: Timestamp) -> Result<(), Refusal> {
-    let failure = Failure::permanent(DEADLINE_EXCEEDED, "the job's deadline passed");
+    let failure = Failure::own(DEADLINE_EXCEEDED, "the job's deadline passed");
     match draft.job().state {
         State::Running | State::Interrupted | State::Waiting => {
             bury::record(draft, Cause::DeadlinePassed, failure, None, now)

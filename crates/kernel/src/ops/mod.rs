@@ -50,8 +50,8 @@ pub use self::{
     wake::{Wake, WakeBy},
 };
 use crate::{
-    DeadLetter, DlqId, Epoch, Job, JobId, Refusal, Task, Timestamp, Transition, job::WaitOn,
-    machine::words,
+    DeadLetter, DlqId, Epoch, Job, JobId, Refusal, RuleName, Task, Timestamp, Transition,
+    job::WaitOn, machine::words,
 };
 
 /// What there is, as far as the op needs to know it. The caller loads and locks it.
@@ -63,6 +63,10 @@ pub struct Current<'a> {
     pub new: Option<&'a Job>,
     /// The job that already has the idempotency key.
     pub by_key: Option<&'a Job>,
+    /// The job that is not at its end and has the unique key.
+    pub by_unique: Option<&'a Job>,
+    /// The rule that lets nothing new in where the new job would wait.
+    pub drained_by: Option<&'a RuleName>,
     /// The job that a new job names as its parent.
     pub parent: Option<&'a Job>,
     /// The job that a wait names as its child.
@@ -244,7 +248,7 @@ fn fence(job: &Job, epoch: Epoch) -> Result<(), Refusal> {
 /// The longest reason that a caller may give.
 const REASON_MAX_BYTES: usize = 4096;
 
-fn check_reason(reason: Option<&str>) -> Result<(), Refusal> {
+pub(crate) fn check_reason(reason: Option<&str>) -> Result<(), Refusal> {
     if reason.is_some_and(|reason| reason.len() > REASON_MAX_BYTES) {
         return Err(Refusal::invalid("reason", "must be at most 4096 bytes long"));
     }

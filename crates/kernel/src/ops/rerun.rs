@@ -65,6 +65,7 @@ pub(super) fn create(
     if let Some(job_id) = current.task.and_then(|task| task.active) {
         return Err(Refusal::TaskActive { task_id: ended.spec.task_id.clone(), job_id });
     }
+    enqueue::check_drained(current)?;
     let known_next = current.task.map_or(1, |task| task.next_attempt);
     let attempt = known_next.max(ended.attempt + 1);
     let spec = Spec {
@@ -77,6 +78,7 @@ pub(super) fn create(
         idempotency_scope: IdempotencyScope::own_id(),
         idempotency_key: IdempotencyKey::of_job(again.new_job_id),
         payload_digest: again.payload.map_or(ended.spec.payload_digest, Payload::digest),
+        unique_key: None,
         parent: None,
         origin: again.origin,
         created_at: now,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 use windlass_kernel::{
-    Cause, OpKind, Refusal, State,
+    Cause, Failure, OpKind, Refusal, State,
     machine::{MOVES, NOTES},
 };
 
@@ -66,7 +66,8 @@ fn meanings() -> Vec<Meaning> {
         ..plain(cause.as_str(), "cause", cause.meaning())
     });
     let ops = OpKind::ALL.iter().map(|op| plain(op.as_str(), "op", op.meaning()));
-    let codes = Refusal::CODES.iter().map(|info| Meaning {
+    let codes = [Refusal::CODES, Failure::CODES, windlass_store::Error::CODES];
+    let codes = codes.into_iter().flatten().map(|info| Meaning {
         remedy: Some(info.remedy),
         ..plain(info.code, "error code", info.meaning)
     });

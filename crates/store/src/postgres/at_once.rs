@@ -31,7 +31,7 @@ impl Try<'_> {
         }
         let (needs, fresh) = (Needs::of(writes), fresh_ids(writes));
         let are_new = needs.jobs.iter().all(|id| fresh.contains(id));
-        if !are_new || !needs.keys.is_empty() || !needs.tasks.is_empty() {
+        if !are_new || !needs.keys.is_empty() || needs.more_than_jobs() {
             return None;
         }
         match &self.store.clock {
@@ -48,7 +48,7 @@ impl Try<'_> {
         now: Timestamp,
     ) -> PgResult<Tried> {
         let store = self.store;
-        let mut work = Work::new(client, writes.len());
+        let mut work = Work::new(client, writes.len(), store.rules.known());
         let mut replies = Replies::with_capacity(writes.len());
         for write in writes {
             let Write::Op { tenant, op } = write else { return Ok(Tried::LookFirst) };
@@ -97,6 +97,8 @@ fn only_makes_jobs(changes: &Changes) -> bool {
         tasks,
         follow_ups,
         follow_ups_done,
+        rules,
+        rule_states,
         notes,
         schedules,
     } = changes;
@@ -110,6 +112,8 @@ fn only_makes_jobs(changes: &Changes) -> bool {
         && tasks.is_empty()
         && follow_ups.is_empty()
         && follow_ups_done.is_empty()
+        && rules.is_empty()
+        && rule_states.is_empty()
         && notes.is_empty()
         && schedules.is_empty()
 }

@@ -23,6 +23,9 @@ pub(super) enum Failure {
     /// What was read cannot be right.
     #[error("{0}")]
     Damaged(String),
+    /// The rules that the commit goes by were changed while it waited for them. Nothing was written.
+    #[error("rules were changed meanwhile")]
+    RulesChanged,
     /// It has an answer already.
     #[error(transparent)]
     Known(Error),
@@ -67,6 +70,7 @@ impl Failure {
             }),
             Failure::TimedOut(_) => true,
             Failure::Pool(_) | Failure::Damaged(_) | Failure::Known(_) => false,
+            Failure::RulesChanged => false,
         }
     }
 
@@ -81,7 +85,11 @@ impl Failure {
     pub(super) fn is_worth_a_try(&self) -> bool {
         let Some(error) = self.db() else {
             // A connection that was kept may have died in the meantime; a new one may live.
-            return matches!(self, Failure::Server(error) if error.is_closed() || error.source().is_some());
+            return match self {
+                Failure::Server(error) => error.is_closed() || error.source().is_some(),
+                Failure::RulesChanged => true,
+                _ => false,
+            };
         };
         let code = error.code();
         code.code() == NOT_AS_EXPECTED

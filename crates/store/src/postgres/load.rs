@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashSet};
 
 use tokio_postgres::Row;
 use windlass_kernel::{
-    DeadLetter, DlqId, Job, JobId, Op, Refusal, Session, State, Task, TaskId, TenantId, Timestamp,
-    WorkerId, ops::Idempotency,
+    DeadLetter, DlqId, Job, JobId, Lane, Op, Refusal, Session, State, Task, TaskId, TenantId,
+    Timestamp, UniqueKey, WorkerId, ops::Idempotency,
 };
 
 use super::{
@@ -72,6 +72,8 @@ pub(super) struct Place {
     pub(super) group: Option<(i32, bool)>,
     /// The session that holds it.
     pub(super) session: Option<i32>,
+    /// Where it waits beside those that have its key.
+    pub(super) lane: Lane,
 }
 
 /// In the order of their ids, so that two commits do not wait for each other.
@@ -91,6 +93,17 @@ const JOBS_BY_KEY: &str = concat!(
     " FROM jobs j JOIN unnest($1::text[], $2::text[], $3::text[]) AS k (tenant, scope, key)
         ON j.tenant = k.tenant AND j.idempotency_scope = k.scope AND j.idempotency_key = k.key
      WHERE j.idempotency_key IS NOT NULL ORDER BY j.id FOR UPDATE OF j"
+);
+
+/// Those that are not at their end. Served by the index `jobs_unique`.
+const JOBS_BY_UNIQUE: &str = concat!(
+    "SELECT ",
+    row_columns!(),
+    " FROM jobs j JOIN unnest($1::text[], $2::text[]) AS k (tenant, unique_key)
+        ON j.tenant = k.tenant AND j.unique_key = k.unique_key
+     WHERE j.unique_key IS NOT NULL AND NOT (j.state = 'succeeded' OR j.state = 'partial'
+        OR j.state = 'failed' OR j.state = 'cancelled')
+     ORDER BY j.id FOR UPDATE OF j"
 );
 
 const LETTERS: &str = "
@@ -139,6 +152,7 @@ const SESSIONS_LOCKED: &str = concat!(
 pub(super) struct FirstLoad {
     jobs: Vec<Uuid>,
     keys: Vec<Key>,
+    uniques: Vec<(TenantId, UniqueKey)>,
     workers: Vec<String>,
     renews: bool,
 }
@@ -157,7 +171,11 @@ impl FirstLoad {
             let worker = match write {
                 Write::Op { op: Op::Claim(claim), .. } => &claim.worker,
                 Write::Op { .. } | Write::FollowUpDone { .. } | Write::Schedule(_) => continue,
-                Write::Claim(wanted) => &wanted.worker,
+                Write::Rule(_) | Write::Listens { .. } => continue,
+                Write::Claim(wanted) => {
+                    workers.extend(wanted.neighbours.iter().map(|it| it.as_str().to_owned()));
+                    &wanted.worker
+                }
                 Write::RenewSession { worker, .. } => {
                     renews = true;
                     worker
@@ -167,7 +185,9 @@ impl FirstLoad {
         }
         workers.sort_unstable();
         workers.dedup();
-        Self { jobs, keys: needs.keys.iter().cloned().collect(), workers, renews }
+        let keys = needs.keys.iter().cloned().collect();
+        let uniques = needs.uniques.iter().cloned().collect();
+        Self { jobs, keys, uniques, workers, renews }
     }
 
     /// The statements, which [`FirstLoad::take`] expects the rows of.
@@ -186,6 +206,12 @@ impl FirstLoad {
                     .with(part(|key| key.2.as_str())),
             );
         }
+        if !self.uniques.is_empty() {
+            let tenants = self.uniques.iter().map(|(tenant, _)| tenant.as_str().to_owned());
+            let keys = self.uniques.iter().map(|(_, unique)| unique.as_str().to_owned());
+            let ask = Ask::new(JOBS_BY_UNIQUE).with(tenants.collect::<Vec<_>>());
+            asks.push(ask.with(keys.collect::<Vec<_>>()));
+        }
         if !self.workers.is_empty() {
             let sql = if self.renews { SESSIONS_LOCKED } else { SESSIONS };
             asks.push(Ask::new(sql).with(self.workers.clone()));
@@ -199,8 +225,8 @@ impl FirstLoad {
         work: &mut Work<'_>,
     ) -> PgResult<Vec<Row>> {
         let mut jobs = Vec::new();
-        for asked in [!self.jobs.is_empty(), !self.keys.is_empty()] {
-            if asked {
+        for is_empty in [self.jobs.is_empty(), self.keys.is_empty(), self.uniques.is_empty()] {
+            if !is_empty {
                 jobs.extend(rows.next().unwrap_or_default());
             }
         }
@@ -246,13 +272,15 @@ pub(super) async fn add_jobs(work: &mut Work<'_>, names: &Names, rows: &[Row]) -
     Ok(())
 }
 
-/// Ids that are only the names of jobs to be made, which have no other key.
+/// Ids that are only the names of jobs to be made, which have no other key. Where a unique key is asked for, another job
+/// may be the answer, and then no insert tells that the id is taken.
 pub(super) fn fresh_ids(writes: &[Write]) -> IdSet {
     let (mut fresh, mut named) = (IdSet::default(), Vec::new());
     for write in writes {
         let Write::Op { op, .. } = write else { continue };
         if let Op::Enqueue(enqueue) = op
             && enqueue.new.idempotency == Idempotency::OwnId
+            && enqueue.new.unique_key.is_none()
         {
             // The same id twice: the second is a repetition of the first, which the set knows.
             fresh.insert(enqueue.job_id);
@@ -423,7 +451,8 @@ fn unpack(row: &Row, group: &GroupName) -> PgResult<(Unpacked, Place)> {
     let unpacked = job_row.unpack(group).map_err(damaged)?;
     let group = Some((row.try_get(3)?, unpacked.job.is_isolated()));
     let (written_by, session) = (row.try_get(0)?, row.try_get(15)?);
-    let place = Place { written_by, group, session, ..Place::default() };
+    let lane = unpacked.job.spec.lane();
+    let place = Place { written_by, group, session, lane, ..Place::default() };
     Ok((unpacked, place))
 }
 

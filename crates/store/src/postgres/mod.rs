@@ -7,6 +7,7 @@
 mod at_once;
 mod check;
 mod claim;
+mod direct;
 mod due;
 mod failure;
 mod inbox;
@@ -20,11 +21,15 @@ mod pipeline;
 mod pool;
 mod presence;
 mod read;
+mod ready;
 mod retention;
+mod rules;
 mod save;
 mod schedules;
 mod schema;
+mod search;
 mod server_time;
+mod standing;
 mod thin;
 mod thread;
 mod transaction;
@@ -46,7 +51,7 @@ use deadpool_postgres::ClientWrapper;
 use tokio::time::timeout;
 pub use tokio_postgres;
 use windlass_kernel::{
-    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Schedule,
+    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Rule, Schedule,
     ScheduleName, TenantId, Timestamp, WorkerId,
 };
 
@@ -69,7 +74,7 @@ use crate::{
     news::Sooner,
     read::{
         Cursor, Due, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
-        Progress, Pruned, SessionView, StoredFollowUp,
+        Progress, Pruned, SessionView, Standing, StoredFollowUp,
     },
 };
 
@@ -93,6 +98,8 @@ struct Inner {
     time: server_time::ServerTime,
     deadline: Duration,
     names: Names,
+    rules: rules::Rules,
+    ready: ready::Ready,
     held: Mutex<Held>,
     sweep: tokio::sync::Mutex<Sweep>,
     wake: Wake,
@@ -198,6 +205,7 @@ impl Inner {
         let incarnation = self
             .with_client(async |client| {
                 self.names.learn(client).await?;
+                self.rules.learn(client).await?;
                 open::read_incarnation(client).await
             })
             .await?;
@@ -206,12 +214,22 @@ impl Inner {
         Ok(())
     }
 
+    fn is_new(&self, incarnation: u32) -> bool {
+        self.incarnation.load(Ordering::SeqCst) < incarnation
+    }
+
+    /// Anybody may have put anything anywhere.
+    fn forget_ready(&self) {
+        self.names.forget_floors();
+        self.ready.hear();
+    }
+
     /// A commit has seen this incarnation. If it is a new one, the server is not the one it was: nothing that
     /// is remembered holds, and older leases have to end.
     fn note_incarnation(&self, incarnation: u32) {
-        if self.incarnation.load(Ordering::SeqCst) < incarnation {
+        if self.is_new(incarnation) {
             self.held().clear();
-            self.names.forget_floors();
+            self.forget_ready();
             self.wake.look_around();
         }
     }
@@ -224,7 +242,12 @@ impl Store for Postgres {
     }
 
     fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {
-        self.ask(|inner| async move { inner.commit(&writes).await })
+        self.ask(|inner| async move {
+            let commit = inner.commit(&writes);
+            #[cfg(feature = "faults")]
+            let commit = crate::crash::counting(commit);
+            commit.await
+        })
     }
 
     fn job(&self, id: JobId) -> StoreFuture<'_, Option<Job>> {
@@ -446,6 +469,19 @@ impl Store for Postgres {
     ) -> StoreFuture<'_, Vec<(TenantId, JobId, u64)>> {
         let worker = worker.clone();
         self.ask(move |inner| async move { inner.held_by(&worker, max).await })
+    }
+
+    fn rules(&self) -> StoreFuture<'_, Vec<Rule>> {
+        let read = async |client: &ClientWrapper| rules::load_edition(client).await;
+        self.ask(|inner| async move { Ok(inner.with_client(read).await?.rules.to_vec()) })
+    }
+
+    fn standing(&self, id: JobId) -> StoreFuture<'_, Option<Standing>> {
+        self.ask(move |inner| async move {
+            let clock = inner.clock.as_ref().map(|clock| clock());
+            let look = standing::Look { id, clock, presence_class: inner.presence_class() };
+            inner.read_of(id, Option::is_none, async move |it| look.read(it).await).await
+        })
     }
 
     fn health(&self) -> StoreFuture<'_, ()> {

@@ -181,6 +181,8 @@ pub(super) async fn open(options: Options) -> Result<Inner, Error> {
         time: super::server_time::ServerTime::default(),
         deadline: options.deadline,
         names: super::Names::default(),
+        rules: super::rules::Rules::default(),
+        ready: super::ready::Ready::default(),
         held: std::sync::Mutex::default(),
         sweep: tokio::sync::Mutex::default(),
         wake,

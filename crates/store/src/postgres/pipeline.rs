@@ -39,6 +39,10 @@ impl Ask {
 
 /// Has all of them run, and gives back the rows of each, or the first error.
 pub(super) async fn run(client: &ClientWrapper, asks: &[Ask]) -> Result<Vec<Vec<Row>>, Error> {
+    #[cfg(feature = "faults")]
+    if crate::crash::is_near() {
+        return one_by_one(client, asks).await;
+    }
     // The first time on a connection each is prepared, which takes a trip of its own.
     let mut statements = Vec::with_capacity(asks.len());
     for ask in asks {
@@ -51,6 +55,20 @@ pub(super) async fn run(client: &ClientWrapper, asks: &[Ask]) -> Result<Vec<Vec<
     let queries = statements.iter().zip(&params);
     let queries = queries.map(|(statement, params)| client.query(statement, params));
     in_order(queries.collect()).await.into_iter().collect()
+}
+
+/// The same, but each is sent when the one before it was answered: if this process is to die after one of them, the
+/// server has run that one and none of those that follow.
+#[cfg(feature = "faults")]
+async fn one_by_one(client: &ClientWrapper, asks: &[Ask]) -> Result<Vec<Vec<Row>>, Error> {
+    let mut found = Vec::with_capacity(asks.len());
+    for Ask { sql, params } in asks {
+        let statement = client.prepare_cached(sql).await?;
+        let params: Vec<_> = params.iter().map(|it| &**it as &(dyn ToSql + Sync)).collect();
+        found.push(client.query(&statement, &params).await?);
+        crate::crash::statement_ran();
+    }
+    Ok(found)
 }
 
 /// One statement, alone.

@@ -155,7 +155,7 @@ impl Inner {
         self.with_client(read).await
     }
 
-    fn presence_class(&self) -> i32 {
+    pub(super) fn presence_class(&self) -> i32 {
         self.feed_lock.0.wrapping_add(self.feed_lock.1).wrapping_add(5)
     }
 }

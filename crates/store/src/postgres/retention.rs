@@ -31,7 +31,7 @@ use super::{
     load::{Loaded, id_of, time_of, time_or_none},
     partitions::{self, Watch},
     pipeline::{Ask, run, run_one},
-    thin,
+    rules, thin,
     types::{Time, Uuid},
 };
 use crate::{Error, read::Pruned};
@@ -99,7 +99,10 @@ impl Inner {
         let mut sweep = self.sweep.lock().await;
         let Sweep { pass, mut walked_all_at, mut watch } = std::mem::take(&mut *sweep);
         let step = async |client: &ClientWrapper, now| match now {
-            Some(now) => make_step(client, pass, &mut walked_all_at, retention, max, now).await,
+            Some(now) => {
+                rules::sweep(client, now).await?;
+                make_step(client, pass, &mut walked_all_at, retention, max, now).await
+            }
             None => Ok((Pruned::default(), pass)),
         };
         let (pruned, pass) = self.alone(step).await.map_err(Failure::into_error)?;

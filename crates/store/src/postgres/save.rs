@@ -3,7 +3,7 @@
 //! Everything is put together here and sent at once, with the `COMMIT` behind it. A row is written only if it
 //! is still the one that was decided upon.
 
-use windlass_kernel::{Job, JobId, NewPayload, Timestamp};
+use windlass_kernel::{Job, JobId, Lane, NewPayload, Timestamp};
 
 use super::{
     Inner, PgResult,
@@ -35,8 +35,9 @@ pub(super) async fn asks(
     groups: &mut CommitGroups,
     asks: &mut Vec<Ask>,
 ) -> PgResult<()> {
-    insert_jobs(changes, rows, work, names, groups, asks).await?;
+    // A job that comes to its end leaves its unique key to one that is made.
     update_jobs(changes, rows, work, names, groups, asks).await?;
+    insert_jobs(changes, rows, work, names, groups, asks).await?;
     save_outputs(changes, asks);
     save_progress(changes, asks);
     save_letters(changes, asks);
@@ -139,13 +140,14 @@ macro_rules! insert {
             "INSERT INTO jobs (id, state, version, attempt, retry_count, epoch, updated_at, started_at,
                 next_retry_at, timer_at, lease_session, lease, dlq_id, rest, history, group_id,
                 tenant, rank, max_retries, created_at, task_id, idempotency_scope, idempotency_key,
-                payload_digest, trace_made, trace_id, options, payload)
+                payload_digest, trace_made, trace_id, options, payload, lane, unique_key)
             SELECT v.id, v.state, v.version, v.attempt, v.retry_count, v.epoch, v.updated_at,
                 v.started_at, v.next_retry_at, v.timer_at, v.lease_session, v.lease, v.dlq_id, v.rest, ",
             $history,
             ", v.group_id, v.tenant, v.rank, v.max_retries, v.created_at, v.task_id, v.scope, v.key,
                 v.payload_digest, v.trace_made, v.trace_id, v.options,
-                coalesce(v.payload, (SELECT jobs.payload FROM jobs WHERE jobs.id = v.payload_of))
+                coalesce(v.payload, (SELECT jobs.payload FROM jobs WHERE jobs.id = v.payload_of)),
+                v.lane, v.unique_key
             FROM ",
             $from,
             "unnest($1::uuid[], $2::text[], $3::bigint[], $4::int[], $5::int[], $6::bigint[],
@@ -153,11 +155,11 @@ macro_rules! insert {
                 $11::int[], $12::bytea[], $13::uuid[], $14::text[], $15::bytea[], $16::int[],
                 $17::text[], $18::bigint[], $19::int[], $20::timestamptz[], $21::text[], $22::text[],
                 $23::text[], $24::bytea[], $25::uuid[], $26::text[], $27::text[], $28::text[],
-                $29::uuid[], $30::bigint[])
+                $29::uuid[], $30::bigint[], $31::bigint[], $32::text[])
             AS v (id, state, version, attempt, retry_count, epoch, updated_at, started_at,
                 next_retry_at, timer_at, lease_session, lease, dlq_id, rest, chain, group_id, tenant,
                 rank, max_retries, created_at, task_id, scope, key, payload_digest, trace_made,
-                trace_id, options, payload, payload_of, seq) "
+                trace_id, options, payload, payload_of, seq, lane, unique_key) "
         )
     };
 }
@@ -166,11 +168,11 @@ const INSERT: &str = insert!("", "v.chain || int8send(v.seq)");
 
 /// All of a commit that only makes jobs.
 const INSERT_AT_ONCE: &str = concat!(
-    "WITH begun AS MATERIALIZED (SELECT begin_at_once($31, $32, $33) AS seq), made AS (",
+    "WITH begun AS MATERIALIZED (SELECT begin_at_once($33, $34, $35, $36) AS seq), made AS (",
     insert!("begun, ", "v.chain || int8send(begun.seq + v.seq)"),
     "RETURNING 1)
-     SELECT finish((SELECT count(*) FROM made), $34, (SELECT seq FROM begun),
-        $35, $36, $37, $38, $39, $40, $41, $42, $43), clock_timestamp()"
+     SELECT finish((SELECT count(*) FROM made), $37, (SELECT seq FROM begun),
+        $38, $39, $40, $41, $42, $43, $44, $45, $46), clock_timestamp()"
 );
 
 const INSERT_CHILDREN: &str =
@@ -193,10 +195,12 @@ struct Fixed {
     payloads: Vec<Option<String>>,
     payloads_of: Vec<Option<Uuid>>,
     seqs: Vec<i64>,
+    lanes: Vec<i64>,
+    unique_keys: Vec<Option<String>>,
 }
 
 impl Fixed {
-    fn add(&mut self, job: &Job, payload: Result<&str, JobId>) {
+    fn add(&mut self, job: &Job, lane: Lane, payload: Result<&str, JobId>) {
         let spec = &job.spec;
         let given = !spec.idempotency_scope.is_own_id();
         self.tenants.push(spec.tenant.as_str().to_owned());
@@ -216,6 +220,8 @@ impl Fixed {
         self.options.push(Options::of(spec).map(|options| json(&options)));
         self.payloads.push(payload.ok().map(str::to_owned));
         self.payloads_of.push(payload.err().map(|id| Uuid(id.as_u128())));
+        self.lanes.push(lane.get());
+        self.unique_keys.push(spec.unique_key.as_ref().map(|key| key.as_str().to_owned()));
     }
 
     fn add_to(self, ask: Ask) -> Ask {
@@ -233,6 +239,8 @@ impl Fixed {
             .with(self.payloads)
             .with(self.payloads_of)
             .with(self.seqs)
+            .with(self.lanes)
+            .with(self.unique_keys)
     }
 }
 
@@ -273,8 +281,9 @@ async fn insert(
         let Row { job, place, .. } = rows.get_mut(id).expect("it was just created");
         let group = groups.of(work.client, names, job, place).await?;
         place.session = session_of(job, place, work);
+        place.lane = job.spec.lane();
         moving.add(job, place, group);
-        fixed.add(job, source(payload, changes));
+        fixed.add(job, place.lane, source(payload, changes));
         // All that this commit tells of it stands in one log row.
         let history = moving.histories.last_mut().expect("it was just added");
         history.truncate(History::CHAIN);
@@ -299,7 +308,7 @@ pub(super) async fn at_once(
     let ask = insert(changes, rows, work, &store.names, groups).await?;
     let wanted = i64::try_from(changes.created.len()).expect("a batch is bounded");
     let ask = ask.instead(INSERT_AT_ONCE).with(Uuid(commit_id)).with(Time(now));
-    let ask = ask.with(store.clock.is_none()).with(wanted);
+    let ask = ask.with(store.clock.is_none()).with(work.rules.version).with(wanted);
     Ok(log.add_to(ask, changes, Vec::new(), store.feed_lock, now))
 }
 
@@ -471,8 +480,18 @@ const LAPSE_LATER: &str = "UPDATE sessions SET lapses_at = greatest(lapses_at, $
 const RENEW: &str = "
     UPDATE sessions SET until = $2, renewals = $3, lapses_at = greatest(lapses_at, $4) WHERE id = $1";
 
+/// Its session is made if it has none.
+const LISTENS: &str = "
+    INSERT INTO sessions (worker, until, renewals, lapses_at, started_at, listens, listened_at)
+    VALUES ($1, 'epoch', 0, 'epoch', $2, $3, $2)
+    ON CONFLICT (worker) DO UPDATE SET listens = excluded.listens, listened_at = excluded.listened_at";
+
 /// What changes in sessions.
 pub(super) fn save_sessions(work: &Work<'_>, now: Timestamp, asks: &mut Vec<Ask>) {
+    for (worker, to) in &work.listens {
+        let ask = Ask::new(LISTENS).with(worker.as_str().to_owned());
+        asks.push(ask.with(Time(now)).with(json(to)));
+    }
     for known in &work.renewed {
         asks.push(
             Ask::new(RENEW)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use deadpool_postgres::ClientWrapper;
-use windlass_kernel::{Answer, JobId, Op, Refusal, State, TenantId, Timestamp};
+use windlass_kernel::{Answer, JobId, Op, Refusal, TenantId, Timestamp};
 
 use super::{
     Failure, Inner, PgResult,
@@ -16,6 +16,8 @@ use super::{
     log_rows::{Block, write_log},
     names::CommitGroups,
     pipeline::{Ask, run, run_one},
+    ready::is_ready,
+    rules::{self, Edition, LOCK_VERSION},
     save, schedules,
     types::{Time, Uuid, Xid},
     work::Work,
@@ -31,8 +33,9 @@ const BEGIN: &str = "BEGIN";
 const COMMIT: &str = "COMMIT";
 const ROLLBACK: &str = "ROLLBACK";
 
-/// Names the commit, and tells what the database knows and a commit has to: asked last, when all locks are
-/// there. The transaction has its id before it takes numbers of the log, which `partitions` relies on.
+/// Names the commit, and tells what the database knows and a commit has to, also whether there are jobs with keys in
+/// the group whose jobs without one it has locked: asked last, when all locks are there. The transaction has its id
+/// before it takes numbers of the log, which `partitions` relies on.
 const MOMENT: &str = "
     WITH named AS (INSERT INTO commits (id) VALUES ($1))
     SELECT pg_current_xact_id()::xid,
@@ -43,7 +46,14 @@ const MOMENT: &str = "
         (SELECT coalesce(max(id), 0) FROM job_groups),
         (SELECT id FROM pruned ORDER BY id DESC LIMIT 1),
         EXISTS (SELECT FROM inbox),
-        ARRAY(SELECT id FROM claims WHERE id = ANY($2))";
+        ARRAY(SELECT id FROM claims WHERE id = ANY($2)),
+        (SELECT value::bigint FROM meta WHERE name = 'rules_version'),
+        EXISTS (SELECT FROM jobs WHERE group_id = $3 AND lane > 0
+            AND (state = 'queued' OR state = 'interrupted'))
+        OR EXISTS (SELECT FROM jobs WHERE group_id = $3 AND lane < 0
+            AND (state = 'queued' OR state = 'interrupted'))
+        OR EXISTS (SELECT FROM jobs WHERE group_id = $3 AND lane > 0 AND next_retry_at IS NOT NULL)
+        OR EXISTS (SELECT FROM jobs WHERE group_id = $3 AND lane < 0 AND next_retry_at IS NOT NULL)";
 
 /// What the first trip tells about the moment.
 struct Moment {
@@ -54,6 +64,8 @@ struct Moment {
     newest_group: i32,
     last_pruned: Option<JobId>,
     has_inbox: bool,
+    rules_version: i64,
+    has_keys: bool,
 }
 
 /// How a try ended.
@@ -109,7 +121,7 @@ impl Try<'_> {
 
     async fn transact(&mut self, client: &ClientWrapper, writes: &[Write]) -> PgResult<Tried> {
         let store = self.store;
-        let mut work = Work::new(client, room(writes));
+        let mut work = Work::new(client, room(writes), store.rules.known());
         let needs = Needs::of(writes);
         if self.trusts {
             for (job, place) in store.held().take(&needs.jobs) {
@@ -118,7 +130,7 @@ impl Try<'_> {
         } else {
             store.held().take(&needs.jobs);
         }
-        let mut claims = Claims::of(writes, &store.names);
+        let mut claims = Claims::of(writes, store, &work.rules);
         let first = FirstLoad::of(writes, &needs, &work, self.trusts);
         let clock = store.clock.as_ref().map(|clock| clock());
         let mut asks = vec![Ask::new(BEGIN)];
@@ -133,7 +145,10 @@ impl Try<'_> {
         schedules::ask_for(&needs, &mut asks);
         first.asks(&mut asks);
         claims.asks(&mut asks, store.feed_lock.1, clock);
-        asks.push(Ask::new(MOMENT).with(Uuid(commit_id)).with(claims.ids()));
+        let sets_rules = writes.iter().any(|write| matches!(write, Write::Rule(_)));
+        asks.extend(sets_rules.then(|| Ask::new(LOCK_VERSION)));
+        let moment = Ask::new(MOMENT).with(Uuid(commit_id)).with(claims.ids());
+        asks.push(moment.with(claims.group()));
         let found = match run(client, &asks).await.map_err(Failure::from) {
             Err(error) if error.is_conflict_of("commits_pkey") => return Ok(Tried::WasDone),
             found => found?,
@@ -142,11 +157,19 @@ impl Try<'_> {
         schedules::take(&needs, &mut rows, &mut work)?;
         let jobs = first.take(&mut rows, &mut work)?;
         claims.take(&mut rows)?;
-        let moment = rows.next().unwrap_or_default();
+        let moment = rows.last().unwrap_or_default();
         add_jobs(&mut work, &store.names, &jobs).await?;
         let (moment, repeated) = Moment::of(&moment, clock, &work)?;
         store.time.hear(moment.now);
         claims.are_repeated(repeated);
+        if moment.rules_version != work.rules.version || store.is_new(moment.incarnation) {
+            work.go_by(store.rules.learn(client).await?);
+        }
+        if moment.has_keys {
+            // Whoever knew of them would not have asked.
+            store.ready.hear();
+        }
+        claims.look_again(&work.rules, moment.has_keys);
         work.set.set_incarnation(moment.incarnation);
         work.bring_up_to_date();
         load_rest(&mut work, &store.names, &needs).await?;
@@ -206,6 +229,13 @@ impl Try<'_> {
                 (Ok(()), Write::FollowUpDone { id }) => {
                     *reply = Some(Ok(work.set.follow_up_done(*id)));
                 }
+                (Ok(()), Write::Rule(op)) => {
+                    *reply = Some(work.set.apply_rule(&mut work.rules.book, op, now));
+                }
+                (Ok(()), Write::Listens { worker, to }) => {
+                    work.listens.insert(worker.clone(), to.clone());
+                    *reply = Some(Ok(Reply::Done));
+                }
                 (Ok(()), Write::Claim(_) | Write::RenewSession { .. } | Write::Schedule(_)) => {}
             }
         }
@@ -222,8 +252,11 @@ impl Try<'_> {
             store.names.learn(client).await?;
             claims.look_further();
         }
+        // A rule that is set here may keep back what is claimed here.
+        claims.look_again(&work.rules, false);
+        work.tell_breakers(|| claims.groups(&store.names), now).await?;
         claims.look_below(&work, now).await?;
-        let mut granted: Vec<(usize, Vec<Grant>)> = Vec::new();
+        let mut granted: Vec<(usize, Vec<Grant>, Option<Timestamp>)> = Vec::new();
         let mut new_claims = Vec::new();
         for (place, write) in writes.iter().enumerate() {
             if replies[place].is_some() {
@@ -231,12 +264,13 @@ impl Try<'_> {
             }
             match write {
                 Write::Op { .. } | Write::FollowUpDone { .. } | Write::Schedule(_) => {}
+                Write::Rule(_) | Write::Listens { .. } => {}
                 Write::Claim(wanted) => {
-                    let grants = claims.grant(wanted, &mut work, &store.names, now).await?;
+                    let (grants, again_at) = claims.grant(wanted, &mut work, store, now).await?;
                     if claims.is_new(wanted) && grants.iter().any(|grant| grant.1.is_some()) {
                         new_claims.push(Uuid(wanted.claim_id.as_u128()));
                     }
-                    granted.push((place, grants));
+                    granted.push((place, grants, again_at));
                 }
                 Write::RenewSession { worker, lease } => {
                     replies[place] = Some(match work.renew(worker, *lease, now) {
@@ -255,6 +289,7 @@ impl Try<'_> {
         let mut groups = CommitGroups::default();
         let mut asks = Vec::new();
         save::asks(&changes, &mut rows, &work, &store.names, &mut groups, &mut asks).await?;
+        rules::save(&changes, now, &mut asks);
         save::save_sessions(&work, now, &mut asks);
         inbox.save(&replies, &mut log, &mut moment.block, now, &mut asks);
         // A claim that was granted something has events.
@@ -263,8 +298,9 @@ impl Try<'_> {
         if has_events {
             log.finish(&mut asks, &changes, new_claims, store.feed_lock, now);
         }
-        for (place, ids) in granted {
-            replies[place] = Some(Ok(Reply::Granted(load_grants(client, ids, &rows).await?)));
+        for (place, ids, again_at) in granted {
+            let jobs = load_grants(client, ids, &rows).await?;
+            replies[place] = Some(Ok(Reply::Granted { jobs, again_at }));
         }
         let mine = replies.into_iter().skip(inbox.len());
         let mut replies: Replies =
@@ -283,6 +319,10 @@ impl Try<'_> {
         }
         groups.keep(&store.names);
         claims.note(&store.names);
+        if !changes.rules.is_empty() {
+            let (version, rules) = (work.rules.version + 1, work.rules.book.rules.clone());
+            store.rules.keep(Edition { version, rules });
+        }
         self.tell(&changes, &rows, &work, now);
         self.remember(rows, &moment);
         Ok(Tried::Done(replies))
@@ -352,11 +392,14 @@ impl Try<'_> {
     ) {
         let store = self.store;
         let mut news = News::of(changes);
-        for id in changes.created.iter().map(|(id, _)| id).chain(&changes.updated) {
+        news.is_ready |= work.rules.lets_more_go(changes, rows);
+        let touched = || changes.created.iter().map(|(id, _)| id).chain(&changes.updated);
+        store.ready.note(touched().map(|id| (&*rows[id].job, &rows[id].place)));
+        for id in touched() {
             let Row { job, place, .. } = &rows[id];
             let session = job.lease.as_ref().and_then(|lease| work.session(&lease.worker));
             news.add(job, session.map_or(Timestamp::MIN, |known| known.session.until), now);
-            if matches!(job.state, State::Queued | State::Interrupted)
+            if is_ready(job.state)
                 && let Some((group, _)) = place.group
             {
                 store.names.lower_floor(group, job.spec.rank().0);
@@ -470,6 +513,8 @@ impl Moment {
             newest_group: row.try_get(5)?,
             last_pruned: row.try_get::<_, Option<Uuid>>(6)?.map(|id| JobId::from_u128(id.0)),
             has_inbox: row.try_get(7)?,
+            rules_version: row.try_get(9)?,
+            has_keys: row.try_get(10)?,
         };
         Ok((moment, row.try_get(8)?))
     }
@@ -539,6 +584,7 @@ fn room(writes: &[Write]) -> usize {
         // Few ask for more than there is; if one does, the map grows.
         Write::Claim(wanted) => wanted.max.min(1_000),
         Write::RenewSession { .. } | Write::FollowUpDone { .. } => 0,
+        Write::Rule(_) | Write::Listens { .. } => 0,
         Write::Schedule(op) => jobs_of(op),
     };
     writes.iter().map(jobs).sum()

@@ -115,8 +115,8 @@ async fn listen(inner: &Arc<Inner>) {
     loop {
         let hearing = inner.clone();
         let hear = move || {
-            // Others may have put something below where we look.
-            hearing.names.forget_floors();
+            // Others may have put something below where we look, or where we do not look.
+            hearing.forget_ready();
             hearing.wake.bump();
         };
         let wake = &inner.wake;
@@ -188,6 +188,7 @@ async fn look_after(inner: &Inner) {
         }
         if looked.elapsed() >= LOOK {
             looked = Instant::now();
+            inner.ready.hear();
             inner.wake.bump();
             inner.look_for_others().await;
             let lock = inner.feed_lock;

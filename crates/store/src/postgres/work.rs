@@ -11,12 +11,14 @@ use windlass_kernel::{Job, JobId, Session, Timestamp, WorkerId};
 
 use super::{
     load::{KnownSession, Loaded, Place},
+    rules::{CommitRules, Edition},
     types::Xid,
 };
 use crate::{
     IdMap,
     commit::{Row, WorkingSet},
     job_row::with_session,
+    read::Listens,
 };
 
 /// What one commit works on.
@@ -28,15 +30,29 @@ pub(super) struct Work<'a> {
     pub(super) longer: BTreeMap<WorkerId, Timestamp>,
     /// Sessions that were renewed.
     pub(super) renewed: Vec<KnownSession>,
+    /// What workers listen to from now on.
+    pub(super) listens: BTreeMap<WorkerId, Listens>,
+    /// The rules that it goes by.
+    pub(super) rules: CommitRules,
 }
 
 impl<'a> Work<'a> {
-    /// Nothing yet, with room for so many jobs.
-    pub(super) fn new(client: &'a ClientWrapper, room: usize) -> Self {
+    /// Nothing yet, with room for so many jobs, and by these rules.
+    pub(super) fn new(client: &'a ClientWrapper, room: usize, rules: Edition) -> Self {
         let (sessions, longer) = (BTreeMap::new(), BTreeMap::new());
         // The incarnation is told with the first rows.
         let set = WorkingSet::new(0, room);
-        Self { client, set, sessions, longer, renewed: Vec::new() }
+        let rules = CommitRules::new(rules);
+        let (renewed, listens) = (Vec::new(), BTreeMap::new());
+        let mut work = Self { client, set, sessions, longer, renewed, listens, rules };
+        work.set.set_rules(&work.rules.book);
+        work
+    }
+
+    /// The rules are others than were remembered. Nothing is decided yet.
+    pub(super) fn go_by(&mut self, rules: Edition) {
+        self.rules = CommitRules::new(rules);
+        self.set.set_rules(&self.rules.book);
     }
 
     /// Adds a job that was loaded.

@@ -142,7 +142,7 @@ impl Inner {
                     Ok(()) => {
                         let lost = lost.expect("only a commit of ours has this id");
                         // What it made ready is no longer known, and others may wait for it.
-                        self.names.forget_floors();
+                        self.forget_ready();
                         self.wake.tell();
                         self.sooner.tell_anyway();
                         return Ok(Some(lost.replies));

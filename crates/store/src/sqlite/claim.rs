@@ -1,9 +1,11 @@
 //! Claims: what is ready, and who gets it.
 
-use rusqlite::{Connection, params};
+use std::borrow::Cow;
+
+use rusqlite::{Connection, OptionalExtension as _};
 use windlass_kernel::{
-    JobId, Op, Timestamp,
-    admit::{Head, Limits, Request, admit},
+    JobId, Lane, Op, Timestamp,
+    admit::{Admission, Head, Request, admit},
     job::Rank,
     ops::Claim,
 };
@@ -15,41 +17,67 @@ use super::{
 };
 use crate::{commit::ClaimMany, job_row::GroupName};
 
-/// The jobs that a claim may consider, by head.
-#[derive(Default)]
-struct Ready {
-    heads: Vec<Head>,
-    /// For each head, where its jobs are, in the order of its ranks.
-    seqs: Vec<Vec<i64>>,
-}
-
 /// A job that a claim got, and its payload if it is known.
 pub(super) type Grant = (JobId, Option<String>);
 
-/// Grants what the claim may have, and gives back the ids.
+/// Grants what the claim may have: the ids, and when to ask again if a rule holds something back.
 pub(super) fn claim(
     connection: &Connection,
     wanted: &ClaimMany,
     work: &mut Work<'_>,
     now: Timestamp,
-) -> SqlResult<Vec<Grant>> {
+) -> SqlResult<(Vec<Grant>, Option<Timestamp>)> {
     let held = work.held_by(connection, &wanted.worker)?;
     let mut same: Vec<&HeldRow> =
         held.iter().filter(|row| row.claim_id == Some(wanted.claim_id)).collect();
     if !same.is_empty() {
         same.sort_by_key(|row| (row.rank, row.id));
-        return grant_again(connection, same.into_iter().map(|row| row.id), work);
+        let again = grant_again(connection, same.into_iter().map(|row| row.id), work)?;
+        return Ok((again, None));
     }
-    let (held, holds_isolated) = (held.len(), held.iter().any(|row| row.alone));
-    let ready = ready(connection, wanted, work, now)?;
-    let request = Request { max: wanted.max, held, holds_isolated, heads: ready.heads };
-    let admission = admit(&request, &Limits::default(), now);
+    let (mut count, mut holds_isolated) = (held.len(), held.iter().any(|row| row.alone));
+    for neighbour in &wanted.neighbours {
+        let held = work.held_by(connection, neighbour)?;
+        count += held.len();
+        holds_isolated |= held.iter().any(|row| row.alone);
+    }
+    let touched = work.touched();
+    let lines = Lines::look(connection, wanted, &touched, work, now)?;
+    // Turns are taken out for the while, for everything else is only looked at.
+    let mut turns = std::mem::take(&mut work.rules.turns);
+    let heads = lines.heads(work, &touched);
+    let request = Request { max: wanted.max, held: count, holds_isolated, heads };
+    let rules = work.rules.book.rules.clone();
+    let admission = admit(&request, &rules, &work.rules.known(), &mut turns, now);
+    let chosen = lines.chosen(&admission, work, &touched);
+    work.rules.turns = turns;
+    work.rules.remember(&admission.states, now);
+    work.set.remember(admission.states);
+    let granted = grant(connection, wanted, &chosen, work, now)?;
+    Ok((granted, admission.again_at))
+}
+
+/// Jobs that a claim may have.
+struct Chosen {
+    group: i64,
+    lane: Lane,
+    seqs: Vec<i64>,
+    alone: bool,
+}
+
+fn grant(
+    connection: &Connection,
+    wanted: &ClaimMany,
+    chosen: &[Chosen],
+    work: &mut Work<'_>,
+    now: Timestamp,
+) -> SqlResult<Vec<Grant>> {
     let session = work.names().session_of(&wanted.worker);
     let renewals = session.map_or(0, |(_, session)| session.renewals);
     let mut granted = Vec::new();
-    for quota in admission.quotas {
-        let seqs = ready.seqs[quota.head][..quota.take].iter().copied();
-        for (loaded, payload) in load_to_grant(connection, seqs, work.names())? {
+    for Chosen { group, lane, seqs, alone } in chosen {
+        let loaded = load_to_grant(connection, seqs.iter().copied(), work.names())?;
+        for ((loaded, payload), seq) in loaded.into_iter().zip(seqs) {
             let (id, tenant) = (loaded.job.id, loaded.job.spec.tenant.clone());
             work.add(loaded);
             let op = Op::Claim(Claim {
@@ -59,11 +87,14 @@ pub(super) fn claim(
                 trace_id: wanted.trace_id.clone(),
                 lease: wanted.lease,
                 start: wanted.start,
-                alone: quota.alone,
+                alone: *alone,
             });
             // The same claim had this job before and lost it: it must not take it again.
             if work.set.apply(&tenant, &op, now).is_ok_and(|answer| !answer.recorded) {
                 work.set.place_mut(id).expect("it was just loaded").lease_seen = renewals;
+                let job = work.set.job(id).expect("it was just loaded");
+                work.ready.remove(*group, *lane, job.spec.rank(), *seq);
+                work.rules.took(job, *lane);
                 granted.push((id, payload));
             }
         }
@@ -90,55 +121,124 @@ fn grant_again(
     Ok(granted)
 }
 
-/// Served by the index `jobs_ready` alone.
-const READY: &str = "
-    SELECT seq, rank FROM jobs
-    WHERE group_id = ?1 AND (state = 'queued' OR state = 'interrupted')
-    ORDER BY rank LIMIT ?2";
+/// Where a claim may take from, in the order of its heads.
+#[derive(Default)]
+struct Lines {
+    lines: Vec<From>,
+}
 
-/// Retries that are due, longest due first. Served by the index `jobs_retry`.
-const DUE_RETRIES: &str = "
-    SELECT seq, rank FROM jobs
-    WHERE group_id = ?1 AND next_retry_at <= ?2
-    ORDER BY next_retry_at LIMIT ?3";
+/// One lane of a group, or the retries of it that are due.
+struct From {
+    group: i64,
+    lane: Lane,
+    /// Retries with their ranks; none, if it is what is ready.
+    retries: Option<(Vec<Rank>, Vec<i64>)>,
+    isolated_since: Option<Timestamp>,
+}
 
 const WAITS_SINCE: &str = "SELECT updated_at FROM jobs WHERE seq = ?1";
 
-/// Everything that is ready for this worker, less what this commit has touched.
-fn ready(
-    connection: &Connection,
-    wanted: &ClaimMany,
-    work: &Work<'_>,
-    now: Timestamp,
-) -> SqlResult<Ready> {
-    let touched = work.touched();
-    let limit = i64::try_from(wanted.max.saturating_add(touched.len())).unwrap_or(i64::MAX);
-    let mut ready = Ready::default();
-    let mut first = connection.prepare_cached(READY)?;
-    let mut retries = connection.prepare_cached(DUE_RETRIES)?;
-    for (place, queue) in wanted.queues.iter().enumerate() {
-        if wanted.queues[..place].contains(queue) {
-            continue;
-        }
-        for (group, name) in work.names().groups_of(queue) {
-            if !wants(wanted, name) {
+impl Lines {
+    /// Everything that is ready for this worker.
+    fn look(
+        connection: &Connection,
+        wanted: &ClaimMany,
+        touched: &[i64],
+        work: &mut Work<'_>,
+        now: Timestamp,
+    ) -> SqlResult<Self> {
+        let flying = work.flying();
+        let (names, ready) = (&*work.names, &mut *work.ready);
+        let limit = wanted.max.saturating_add(touched.len());
+        let mut lines = Self::default();
+        for (place, queue) in wanted.queues.iter().enumerate() {
+            if wanted.queues[..place].contains(queue) {
                 continue;
             }
-            let mut jobs: Vec<(Rank, i64)> = Vec::new();
-            let mut rows = first.query(params![group, limit])?;
-            while let Some(row) = rows.next()? {
-                jobs.push((Rank(row.get(1)?), row.get(0)?));
+            for (group, name) in names.groups_of(queue) {
+                if !wants(wanted, name) {
+                    continue;
+                }
+                ready.look(connection, *group, flying)?;
+                ready.fill(connection, *group, limit, flying)?;
+                let mut due = Vec::new();
+                for (lane, line) in ready.lanes(*group) {
+                    if !line.ranks().is_empty() {
+                        let first = line.seqs().iter().find(|seq| !touched.contains(seq));
+                        let isolated_since = match first.filter(|_| name.isolated) {
+                            Some(first) => Some(waits_since(connection, *first, now)?),
+                            None => None,
+                        };
+                        let retries = None;
+                        lines.lines.push(From { group: *group, lane, retries, isolated_since });
+                    }
+                    due.extend(line.retry_at.filter(|at| *at <= now).map(|_| lane));
+                }
+                for lane in due {
+                    let mut jobs =
+                        ready.due_retries(connection, (*group, lane), limit, flying, now)?;
+                    jobs.retain(|(_, seq)| !touched.contains(seq));
+                    let Some((_, first)) = jobs.first() else { continue };
+                    let isolated_since = match name.isolated {
+                        true => Some(waits_since(connection, *first, now)?),
+                        false => None,
+                    };
+                    let retries = Some(jobs.into_iter().unzip());
+                    lines.lines.push(From { group: *group, lane, retries, isolated_since });
+                }
             }
-            let mut rows = retries.query(params![group, now.as_micros(), limit])?;
-            while let Some(row) = rows.next()? {
-                jobs.push((Rank(row.get(1)?), row.get(0)?));
-            }
-            jobs.retain(|(_, seq)| !touched.contains(seq));
-            jobs.sort_unstable();
-            ready.add(connection, name, jobs)?;
         }
+        Ok(lines)
     }
-    Ok(ready)
+
+    fn heads<'b>(&'b self, work: &'b Work<'_>, touched: &[i64]) -> Vec<Head<'b>> {
+        let head = |from: &'b From| {
+            let name = work.names.group_by_id(from.group).expect("it was just found");
+            let ranks = match &from.retries {
+                Some((ranks, _)) => Cow::Borrowed(&ranks[..]),
+                None => from.ready(work, touched).0,
+            };
+            Head {
+                queue: &name.queue,
+                tenant: &name.tenant,
+                kind: &name.kind,
+                lane: from.lane,
+                retries: from.retries.is_some(),
+                ranks,
+                isolated_since: from.isolated_since,
+            }
+        };
+        self.lines.iter().map(head).collect()
+    }
+
+    /// The jobs that were admitted.
+    fn chosen(&self, admission: &Admission, work: &Work<'_>, touched: &[i64]) -> Vec<Chosen> {
+        let quotas = admission.quotas.iter();
+        let chosen = quotas.map(|quota| {
+            let from = &self.lines[quota.head];
+            let seqs = match &from.retries {
+                Some((_, seqs)) => Cow::Borrowed(&seqs[..]),
+                None => from.ready(work, touched).1,
+            };
+            let (group, lane, alone) = (from.group, from.lane, quota.alone);
+            Chosen { group, lane, seqs: seqs[..quota.take].to_vec(), alone }
+        });
+        chosen.collect()
+    }
+}
+
+impl From {
+    /// What is ready, less what this commit has touched: ranks, and where they are.
+    fn ready<'b>(&self, work: &'b Work<'_>, touched: &[i64]) -> (Cow<'b, [Rank]>, Cow<'b, [i64]>) {
+        let Some(line) = work.ready.line(self.group, self.lane) else { return Default::default() };
+        let (ranks, seqs) = (line.ranks(), line.seqs());
+        if touched.is_empty() || !seqs.iter().any(|seq| touched.contains(seq)) {
+            return (ranks.into(), seqs.into());
+        }
+        let jobs = ranks.iter().zip(seqs).filter(|(_, seq)| !touched.contains(seq));
+        let (ranks, seqs): (Vec<Rank>, Vec<i64>) = jobs.unzip();
+        (ranks.into(), seqs.into())
+    }
 }
 
 fn wants(wanted: &ClaimMany, name: &GroupName) -> bool {
@@ -146,29 +246,9 @@ fn wants(wanted: &ClaimMany, name: &GroupName) -> bool {
         && (wanted.kinds.is_empty() || wanted.kinds.contains(&name.kind))
 }
 
-impl Ready {
-    fn add(
-        &mut self,
-        connection: &Connection,
-        name: &GroupName,
-        jobs: Vec<(Rank, i64)>,
-    ) -> SqlResult<()> {
-        let Some((_, first)) = jobs.first() else { return Ok(()) };
-        let isolated_since = if name.isolated {
-            let mut since = connection.prepare_cached(WAITS_SINCE)?;
-            Some(Timestamp::from_micros(since.query_row([first], |row| row.get(0))?))
-        } else {
-            None
-        };
-        let (ranks, seqs) = jobs.into_iter().unzip();
-        self.heads.push(Head {
-            queue: name.queue.clone(),
-            tenant: name.tenant.clone(),
-            kind: name.kind.clone(),
-            ranks,
-            isolated_since,
-        });
-        self.seqs.push(seqs);
-        Ok(())
-    }
+/// Since when a job waits. One that is so new that nobody can read it yet has waited for no time.
+fn waits_since(connection: &Connection, seq: i64, now: Timestamp) -> SqlResult<Timestamp> {
+    let mut since = connection.prepare_cached(WAITS_SINCE)?;
+    let since: Option<i64> = since.query_row([seq], |row| row.get(0)).optional()?;
+    Ok(since.map_or(now, Timestamp::from_micros))
 }

@@ -10,8 +10,11 @@ use super::{
     names::{Names, Unsaved},
     plan::{Numbers, Plan},
     read::read_payload,
-    retention, schedules,
-    work::{Held, Work},
+    ready::Ready,
+    retention,
+    rules::Rules,
+    schedules,
+    work::{Held, Remembered, Work},
 };
 use crate::{
     ClaimMany, IdSet, Replies, Reply, Write,
@@ -21,6 +24,8 @@ use crate::{
 /// What the writer knows without a look: what is stored, and what is planned on top of it.
 pub(super) struct Known {
     names: Names,
+    ready: Ready,
+    rules: Rules,
     pub(super) held: Held,
     pub(super) numbers: Numbers,
 }
@@ -37,7 +42,8 @@ impl Known {
         let numbers = Numbers { event, seq, newest };
         let names = Names::load(connection)?;
         let held = Held::new(names.greatest_session());
-        Ok(Self { names, held, numbers })
+        let rules = Rules::load(connection, &names)?;
+        Ok(Self { names, ready: Ready::default(), rules, held, numbers })
     }
 
     /// A process vouches for a worker, or does so no more. It gives back what has to be saved.
@@ -90,12 +96,14 @@ pub(super) fn decide(
         &joined
     };
     let needs = Needs::of(writes);
-    if !state.flying.is_empty() && needs.more_than_jobs() {
+    let sets_rules = writes.iter().any(|write| matches!(write, Write::Rule(_)));
+    if !state.flying.is_empty() && (needs.more_than_jobs() || sets_rules) {
         return Ok(Tried::HasToWait);
     }
-    let Known { names, held, numbers } = known;
+    let Known { names, ready, rules, held, numbers } = known;
+    let remembered = Remembered { names, held, ready, rules };
     let mut work =
-        Work::new(state.incarnation, room(writes), names, held, state.flying, numbers.newest);
+        Work::new(state.incarnation, room(writes), remembered, state.flying, numbers.newest);
     load::load(snapshot, &needs, &mut work)?;
     let mut replies: Vec<Option<Result<Reply, Refusal>>> = vec![None; writes.len()];
     decide_schedules(state, &needs, writes, &mut work, &mut replies, now)?;
@@ -112,12 +120,23 @@ pub(super) fn decide(
             (Ok(()), Write::FollowUpDone { id }) => {
                 *reply = Some(Ok(work.set.follow_up_done(*id)));
             }
+            (Ok(()), Write::Listens { worker, to }) => {
+                work.names.listens(worker, to, now);
+                *reply = Some(Ok(Reply::Done));
+            }
+            (Ok(()), Write::Rule(op)) => {
+                *reply = Some(work.set.apply_rule(&mut work.rules.book, op, now));
+            }
             (Ok(()), Write::Claim(_) | Write::RenewSession { .. } | Write::Schedule(_)) => {}
         }
     }
     if inbox.is_full() && replies[inbox.len()..].iter().any(is_refused) {
         return Ok(Tried::MayBeInInbox);
     }
+    if sets_rules {
+        work.rules.count_anew(snapshot, work.names)?;
+    }
+    work.rules.after_ops(&mut work.set, now);
     let mut granted = Vec::new();
     for (place, write) in writes.iter().enumerate() {
         if replies[place].is_some() {
@@ -125,24 +144,27 @@ pub(super) fn decide(
         }
         match write {
             Write::Op { .. } | Write::FollowUpDone { .. } | Write::Schedule(_) => {}
+            Write::Rule(_) | Write::Listens { .. } => {}
             Write::Claim(wanted) => {
-                granted.push((place, claim_many(snapshot, wanted, &mut work, now)?));
+                let (grants, again_at) = claim_many(snapshot, wanted, &mut work, now)?;
+                granted.push((place, grants, again_at));
             }
             Write::RenewSession { worker, lease } => {
                 replies[place] = Some(renew(snapshot, worker, *lease, &mut work, now)?);
             }
         }
     }
-    let Work { set, names, .. } = work;
-    let mut plan = Plan::new(set, names, numbers, now);
-    for (place, grants) in granted {
+    let Work { set, names, ready, rules, .. } = work;
+    let mut plan = Plan::new(set, names, ready, numbers, now);
+    plan.news.is_ready |= rules.lets_more_go(&plan.changes);
+    for (place, grants, again_at) in granted {
         let grant = |(id, payload): claim::Grant| {
             let job = plan.rows[&id].job.clone();
             let load = || payload_of(snapshot, id, &plan, state.flying);
             Ok(Granted { job, payload: payload.map_or_else(load, Ok)? })
         };
-        let leases: SqlResult<Vec<Granted>> = grants.into_iter().map(grant).collect();
-        replies[place] = Some(Ok(Reply::Granted(leases?)));
+        let jobs: SqlResult<Vec<Granted>> = grants.into_iter().map(grant).collect();
+        replies[place] = Some(Ok(Reply::Granted { jobs: jobs?, again_at }));
     }
     let mut replies = replies.into_iter().map(|reply| reply.expect("each write was answered"));
     let promoted = replies.by_ref().take(inbox.len()).collect();
@@ -208,6 +230,7 @@ fn room(writes: &[Write]) -> usize {
         // Few ask for more than there is; if one does, the map grows.
         Write::Claim(wanted) => wanted.max.min(1_000),
         Write::RenewSession { .. } | Write::FollowUpDone { .. } => 0,
+        Write::Rule(_) | Write::Listens { .. } => 0,
         Write::Schedule(op) => jobs_of(op),
     };
     writes.iter().map(jobs).sum()
@@ -247,12 +270,12 @@ fn claim_many(
     wanted: &ClaimMany,
     work: &mut Work<'_>,
     now: Timestamp,
-) -> SqlResult<Vec<claim::Grant>> {
-    let granted = claim::claim(connection, wanted, work, now)?;
+) -> SqlResult<(Vec<claim::Grant>, Option<Timestamp>)> {
+    let (granted, again_at) = claim::claim(connection, wanted, work, now)?;
     if !granted.is_empty() {
         work.names.lease_session(&wanted.worker, now.plus(wanted.lease));
     }
-    Ok(granted)
+    Ok((granted, again_at))
 }
 
 fn renew(

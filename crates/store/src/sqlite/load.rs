@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params, types::ValueRef};
 use windlass_kernel::{
-    DeadLetter, DlqId, Job, JobId, State, Task, TaskId, TenantId, Timestamp, ids::ClaimId,
-    job::Rank,
+    DeadLetter, DlqId, Job, JobId, Lane, State, Task, TaskId, TenantId, Timestamp, UniqueKey,
+    ids::ClaimId, job::Rank,
 };
 
 use super::{SqlResult, names::Lookup, work::Work};
@@ -43,6 +43,8 @@ pub(super) struct Place {
     pub(super) group: Option<(i64, bool)>,
     /// The session that holds it, as its row is to say.
     pub(super) session: Option<i64>,
+    /// Where it waits beside those that have its key.
+    pub(super) lane: Lane,
 }
 
 impl Place {
@@ -67,6 +69,11 @@ pub(super) fn load(connection: &Connection, needs: &Needs, work: &mut Work<'_>) 
         if !work.take_flying_key(key)
             && let Some(loaded) = load_by_key(connection, key, work.names())?
         {
+            work.add(loaded);
+        }
+    }
+    for unique in &needs.uniques {
+        if let Some(loaded) = load_unique(connection, unique, work.names())? {
             work.add(loaded);
         }
     }
@@ -129,6 +136,24 @@ fn load_by_key(
 ) -> SqlResult<Option<Loaded>> {
     let mut statement = connection.prepare_cached(JOB_BY_KEY)?;
     let key = params![tenant.as_str(), scope.as_str(), key.as_str()];
+    statement.query_row(key, |row| job_of(row, names)).optional()
+}
+
+/// The job that is not at its end and has this unique key. Served by the index `jobs_unique`.
+const UNIQUE: &str = concat!(
+    "SELECT ",
+    job_columns!(),
+    " FROM jobs WHERE tenant = ?1 AND unique_key = ?2 AND unique_key IS NOT NULL AND NOT (
+        state = 'succeeded' OR state = 'partial' OR state = 'failed' OR state = 'cancelled')"
+);
+
+fn load_unique(
+    connection: &Connection,
+    (tenant, unique): &(TenantId, UniqueKey),
+    names: &impl Lookup,
+) -> SqlResult<Option<Loaded>> {
+    let mut statement = connection.prepare_cached(UNIQUE)?;
+    let key = params![tenant.as_str(), unique.as_str()];
     statement.query_row(key, |row| job_of(row, names)).optional()
 }
 
@@ -363,7 +388,8 @@ fn unpack(row: &Row<'_>, names: &impl Lookup) -> SqlResult<(Unpacked, Place)> {
     };
     let unpacked = job_row.unpack(&group).map_err(of_row)?;
     let group = Some((group_id, unpacked.job.is_isolated()));
-    Ok((unpacked, Place { seq: row.get(0)?, group, ..Place::default() }))
+    let lane = unpacked.job.spec.lane();
+    Ok((unpacked, Place { seq: row.get(0)?, group, lane, ..Place::default() }))
 }
 
 /// A column that cannot be what it should be: the database is damaged.

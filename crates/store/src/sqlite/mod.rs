@@ -30,11 +30,14 @@ mod plan;
 mod presence;
 mod read;
 mod readers;
+mod ready;
 mod restore;
 mod retention;
+mod rules;
 mod save;
 mod saver;
 mod schedules;
+mod standing;
 mod thin;
 mod wait;
 mod wake;
@@ -46,7 +49,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use rusqlite::{Connection, ErrorCode, ffi};
 use windlass_kernel::{
-    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Schedule,
+    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Rule, Schedule,
     ScheduleName, TenantId, Timestamp, WorkerId,
 };
 
@@ -69,7 +72,7 @@ use crate::{
     news::{News, Sooner},
     read::{
         Cursor, Due, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
-        Progress, Pruned, SessionView, StoredFollowUp,
+        Progress, Pruned, SessionView, Standing, StoredFollowUp,
     },
 };
 
@@ -365,6 +368,20 @@ impl Store for Sqlite {
         let worker = worker.clone();
         let read = move |it: &Connection| presence::read_held_by(it, &worker, max);
         Box::pin(self.readers.read(move |snapshot| Ok(Ok(read(snapshot)?))))
+    }
+
+    fn rules(&self) -> StoreFuture<'_, Vec<Rule>> {
+        Box::pin(self.readers.read(move |snapshot| Ok(Ok(rules::read_rules(snapshot)?))))
+    }
+
+    fn standing(&self, id: JobId) -> StoreFuture<'_, Option<Standing>> {
+        Box::pin(async move {
+            let now = self.now.get();
+            let read = move |it: &Connection| Ok(Ok(standing::read_standing(it, id, now)?));
+            let standing = self.read_of(id, Option::is_none, read).await?;
+            // Whoever an earlier process vouched for is not there any more.
+            Ok(standing.map(|(standing, vouched)| self.with_those_there(standing, vouched)))
+        })
     }
 
     /// A commit without a write goes all the way to whoever writes.

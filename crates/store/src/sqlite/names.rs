@@ -3,16 +3,19 @@
 //! There is one writer, so what it remembers is what is stored, or is about to be: what a plan adds goes
 //! with the plan to the saver.
 
-use std::{collections::HashMap, mem};
+use std::{collections::HashMap, mem, sync::Arc};
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use windlass_kernel::{Job, Queue, Session, Timestamp, WorkerId};
 
 use super::{
     SqlResult,
-    load::{Place, text_of, time_of},
+    load::{Place, text_of, time_of, time_or_none},
 };
-use crate::job_row::GroupName;
+use crate::{
+    job_row::{GroupName, json},
+    read::Listens,
+};
 
 /// Groups and sessions, by name and by the number they have in rows.
 #[derive(Clone, Debug, Default)]
@@ -72,27 +75,32 @@ struct Known {
     session: Session,
     lapses_at: Timestamp,
     vouched: bool,
+    /// What it listens to, as its row says it, and when it last said so.
+    listens: Option<(Arc<str>, Timestamp)>,
 }
 
 impl Known {
     /// A session that has no lease yet.
     fn new(worker: &WorkerId) -> Self {
         let session = Session { worker: worker.clone(), until: Timestamp::MIN, renewals: 0 };
-        Self { session, lapses_at: Timestamp::MIN, vouched: false }
+        Self { session, lapses_at: Timestamp::MIN, vouched: false, listens: None }
     }
 }
 
 const GROUPS: &str = "SELECT queue, tenant, kind, isolated, id FROM job_groups";
 const GROUP: &str = "SELECT queue, tenant, kind, isolated FROM job_groups WHERE id = ?1";
-const SESSIONS: &str = "SELECT worker, until, renewals, id, lapses_at, vouched FROM sessions";
+const SESSIONS: &str = "
+    SELECT worker, until, renewals, id, lapses_at, vouched, listens, listened_at FROM sessions";
 const SESSION: &str = "SELECT worker, until, renewals FROM sessions WHERE id = ?1";
 const ADD_GROUP: &str =
     "INSERT INTO job_groups (id, queue, tenant, kind, isolated) VALUES (?1, ?2, ?3, ?4, ?5)";
 const SAVE_SESSION: &str = "
-    INSERT INTO sessions (id, worker, until, renewals, lapses_at, vouched, started_at)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+    INSERT INTO sessions (id, worker, until, renewals, lapses_at, vouched, started_at, listens,
+        listened_at)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
     ON CONFLICT (id) DO UPDATE SET until = excluded.until, renewals = excluded.renewals,
-        lapses_at = excluded.lapses_at, vouched = excluded.vouched";
+        lapses_at = excluded.lapses_at, vouched = excluded.vouched, listens = excluded.listens,
+        listened_at = excluded.listened_at";
 
 impl Unsaved {
     pub(super) fn is_empty(&self) -> bool {
@@ -109,7 +117,8 @@ impl Unsaved {
                 name.isolated,
             ])?;
         }
-        for (id, Known { session, lapses_at, vouched }) in &self.sessions {
+        for (id, Known { session, lapses_at, vouched, listens }) in &self.sessions {
+            let (listens, listened_at) = listens.as_ref().map(|(to, at)| (to, at)).unzip();
             connection.prepare_cached(SAVE_SESSION)?.execute(params![
                 id,
                 session.worker.as_str(),
@@ -117,7 +126,9 @@ impl Unsaved {
                 session.renewals,
                 lapses_at.as_micros(),
                 vouched,
-                now.as_micros()
+                now.as_micros(),
+                listens,
+                listened_at.map(|at| at.as_micros()),
             ])?;
         }
         Ok(())
@@ -137,7 +148,9 @@ impl Names {
         let mut rows = sessions.query([])?;
         while let Some(row) = rows.next()? {
             let (session, lapses_at, vouched) = (session_of(row)?, time_of(row, 4)?, row.get(5)?);
-            names.add_session(row.get(3)?, Known { session, lapses_at, vouched });
+            let listens: Option<Arc<str>> = row.get(6)?;
+            let listens = listens.zip(time_or_none(row, 7)?);
+            names.add_session(row.get(3)?, Known { session, lapses_at, vouched, listens });
         }
         Ok(names)
     }
@@ -182,6 +195,11 @@ impl Names {
         self.by_queue.get(queue).map_or(&[], Vec::as_slice)
     }
 
+    /// The group of this number.
+    pub(super) fn group_by_id(&self, id: i64) -> Option<&GroupName> {
+        self.groups_by_id.get(&id)
+    }
+
     /// The session of this number.
     pub(super) fn known(&self, id: i64) -> Option<&Session> {
         self.sessions.get(&id).map(|known| &known.session)
@@ -212,10 +230,20 @@ impl Names {
     pub(super) fn vouch(&mut self, worker: &WorkerId, vouched: bool) {
         match self.known_of(worker).cloned() {
             Some(known) if known.vouched == vouched => {}
+            // Whoever has ended listens to nothing any more.
+            Some(known) if !vouched => {
+                self.save_session(Known { vouched, listens: None, ..known });
+            }
             Some(known) => self.save_session(Known { vouched, ..known }),
             None if vouched => self.save_session(Known { vouched, ..Known::new(worker) }),
             None => {}
         }
+    }
+
+    /// A worker says what it listens to.
+    pub(super) fn listens(&mut self, worker: &WorkerId, to: &Listens, now: Timestamp) {
+        let known = self.known_of(worker).cloned().unwrap_or_else(|| Known::new(worker));
+        self.save_session(Known { listens: Some((json(to).into(), now)), ..known });
     }
 
     /// A session was renewed.

@@ -11,6 +11,7 @@ use super::{
     inbox,
     load::Place,
     names::{Names, Unsaved},
+    ready::Ready,
 };
 use crate::{
     IdMap,
@@ -67,6 +68,7 @@ impl Plan {
     pub(super) fn new(
         mut set: WorkingSet<Place>,
         names: &mut Names,
+        ready: &mut Ready,
         numbers: &mut Numbers,
         now: Timestamp,
     ) -> Self {
@@ -81,8 +83,14 @@ impl Plan {
         let mut older = Vec::new();
         let mut news = News::of(&changes);
         for id in changes.created.iter().map(|(id, _)| id).chain(&changes.updated) {
-            let Row { job, place, .. } = rows.get_mut(id).expect("it is part of the batch");
+            let Row { job, place, before, .. } = rows.get_mut(id).expect("it is part of the batch");
+            let left = place.group;
+            if left.is_none() {
+                place.lane = job.spec.lane();
+            }
             place.group = Some(names.group(job, place));
+            let before = before.as_deref().zip(left.map(|(group, _)| group));
+            ready.note(before, job, place);
             let session = job.lease.as_ref().map(|lease| {
                 names.session_of(&lease.worker).expect("a session begins with its first lease")
             });
@@ -119,6 +127,8 @@ impl Plan {
             tasks,
             follow_ups,
             follow_ups_done,
+            rules,
+            rule_states,
             notes,
             schedules,
         } = &self.changes;
@@ -132,6 +142,8 @@ impl Plan {
             && tasks.is_empty()
             && follow_ups.is_empty()
             && follow_ups_done.is_empty()
+            && rules.is_empty()
+            && rule_states.is_empty()
             && notes.is_empty()
             && schedules.is_empty()
             && self.names.is_empty()

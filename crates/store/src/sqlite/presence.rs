@@ -13,7 +13,10 @@ use super::{
     SqlResult, Sqlite,
     load::{text_of, u128_of},
 };
-use crate::Error;
+use crate::{
+    Error,
+    read::{Listens, Standing},
+};
 
 /// The workers that this process vouches for.
 #[derive(Default)]
@@ -52,6 +55,19 @@ impl Sqlite {
         let mine = self.presence.workers();
         vouched.retain(|worker| !mine.contains(worker));
         Ok(vouched)
+    }
+}
+
+impl Sqlite {
+    /// Adds the workers that listen and that this process vouches for.
+    pub(super) fn with_those_there(
+        &self,
+        mut standing: Standing,
+        vouched: Vec<(WorkerId, Listens)>,
+    ) -> Standing {
+        let mine = self.presence.workers();
+        standing.listening.extend(vouched.into_iter().filter(|(worker, _)| mine.contains(worker)));
+        standing
     }
 }
 

@@ -22,7 +22,7 @@ use super::{
     SqlResult,
     load::{self, Loaded, job_columns, time_or_none, unleased_job_of},
     names::Stored,
-    thin,
+    rules, thin,
 };
 use crate::read::Pruned;
 
@@ -73,6 +73,7 @@ pub(super) fn prune(
     max: usize,
     now: Timestamp,
 ) -> SqlResult<(Pruned, Sweep)> {
+    rules::sweep(connection, now)?;
     match sweep.phase {
         Phase::Jobs { below, kept } => {
             let below = below.map_or_else(|| start(connection, retention, now), Ok)?;

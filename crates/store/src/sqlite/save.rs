@@ -3,7 +3,7 @@
 use std::{borrow::Cow, sync::LazyLock};
 
 use rusqlite::{CachedStatement, Connection, params};
-use windlass_kernel::{DeadLetter, Job, JobId, NewPayload, Progress, Task, Timestamp};
+use windlass_kernel::{DeadLetter, Job, JobId, NewPayload, Progress, Task, Timestamp, UniqueKey};
 
 use super::{
     SqlResult,
@@ -11,7 +11,7 @@ use super::{
     notes,
     plan::Plan,
     read::read_payload,
-    schedules,
+    rules, schedules,
 };
 use crate::{
     IdMap,
@@ -29,8 +29,9 @@ pub(super) fn save(connection: &Connection, plan: &Plan) -> SqlResult<()> {
     let Plan { changes, rows, .. } = plan;
     plan.names.save(connection, plan.now)?;
     append_log(connection, plan)?;
-    insert_jobs(connection, &changes.created, rows)?;
+    // A job that comes to its end lets go of what is unique about it, and a new one may have it.
     update_jobs(connection, &changes.updated, rows)?;
+    insert_jobs(connection, &changes.created, rows)?;
     for (seq, log_id) in &plan.older {
         connection.prepare_cached(MOVE_LOG_ID)?.execute(params![seq, log_id])?;
     }
@@ -62,6 +63,7 @@ pub(super) fn save(connection: &Connection, plan: &Plan) -> SqlResult<()> {
     for id in &changes.follow_ups_done {
         connection.prepare_cached(FOLLOW_UP_DONE)?.execute([id])?;
     }
+    rules::save(connection, changes, plan.now)?;
     schedules::save(connection, changes)
 }
 
@@ -94,11 +96,11 @@ const INSERT: &str = "
     INSERT INTO jobs (seq, id, tenant, group_id, state, rank, version, attempt, retry_count, max_retries,
         epoch, created_at, updated_at, started_at, next_retry_at, timer_at, lease_session, lease,
         task_id, idempotency_scope, idempotency_key, payload_digest, trace_id, dlq_id, options, rest,
-        history, payload)
+        history, payload, lane, unique_key)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
-        ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28)";
+        ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30)";
 
-const INSERT_COLUMNS: usize = 28;
+const INSERT_COLUMNS: usize = 30;
 
 /// [`INSERT`], for as many jobs as go together.
 static INSERT_MANY: LazyLock<String> = LazyLock::new(|| {
@@ -216,7 +218,9 @@ fn bind_job(
     row.add(Options::of(spec).map(|options| json(&options)))?;
     row.add(Rest::of(job).map(|rest| json(&rest)))?;
     row.add(place.history.bytes())?;
-    row.add(payload)
+    row.add(payload)?;
+    row.add(place.lane.get())?;
+    row.add(spec.unique_key.as_ref().map(UniqueKey::as_str))
 }
 
 const UPDATE: &str = "

@@ -87,6 +87,8 @@ impl Saver {
         // One plan is written and one waits: more would only be older when they are written.
         let (tasks, inbox) = sync_channel(1);
         let (told, outcomes) = channel();
+        #[cfg(feature = "faults")]
+        let connection = crate::crash::counted(connection);
         let disk = Disk { connection, files };
         let (failures, broken) = (0, None);
         let work = Working { disk, gate, bells, outcomes: told, writer, failures, broken };

@@ -2,10 +2,7 @@
 //!
 //! The database shows what is written. What is planned and on its way to the disk is newer, and comes first.
 
-use std::{
-    collections::{HashSet, VecDeque},
-    sync::Arc,
-};
+use std::{collections::VecDeque, sync::Arc};
 
 use rusqlite::Connection;
 use windlass_kernel::{Job, JobId, WorkerId};
@@ -15,6 +12,8 @@ use super::{
     load::{HeldRow, Loaded, Place, load_held},
     names::Names,
     plan::Plan,
+    ready::Ready,
+    rules::Rules,
 };
 use crate::{
     IdMap,
@@ -26,6 +25,8 @@ use crate::{
 pub(super) struct Work<'a> {
     pub(super) set: WorkingSet<Place>,
     pub(super) names: &'a mut Names,
+    pub(super) ready: &'a mut Ready,
+    pub(super) rules: &'a mut Rules,
     held: &'a mut Held,
     /// Plans that are on their way, oldest first.
     flying: &'a VecDeque<Arc<Plan>>,
@@ -33,18 +34,27 @@ pub(super) struct Work<'a> {
     newest: JobId,
 }
 
+/// What the writer remembers, and a commit uses.
+pub(super) struct Remembered<'a> {
+    pub(super) names: &'a mut Names,
+    pub(super) held: &'a mut Held,
+    pub(super) ready: &'a mut Ready,
+    pub(super) rules: &'a mut Rules,
+}
+
 impl<'a> Work<'a> {
     /// Nothing yet, with room for so many jobs.
     pub(super) fn new(
         incarnation: u32,
         room: usize,
-        names: &'a mut Names,
-        held: &'a mut Held,
+        known: Remembered<'a>,
         flying: &'a VecDeque<Arc<Plan>>,
         newest: JobId,
     ) -> Self {
-        let set = WorkingSet::new(incarnation, room);
-        Self { set, names, held, flying, newest }
+        let Remembered { names, held, ready, rules } = known;
+        let mut set = WorkingSet::new(incarnation, room);
+        set.set_rules(&rules.book);
+        Self { set, names, ready, rules, held, flying, newest }
     }
 
     pub(super) fn names(&self) -> &Names {
@@ -74,10 +84,17 @@ impl<'a> Work<'a> {
         true
     }
 
-    /// Where the jobs are that this commit or one on its way has touched.
-    pub(super) fn touched(&self) -> HashSet<i64> {
-        let flying = self.flying.iter().flat_map(|plan| plan.rows.values());
-        self.set.rows().chain(flying).map(|row| row.place.seq).collect()
+    /// Where the jobs are that this commit has touched and that could be claimed before it.
+    pub(super) fn touched(&self) -> Vec<i64> {
+        let could = |job: &Job| job.claim_at().is_some();
+        let touched = self.set.rows().filter(|row| could(row.before.as_ref().unwrap_or(&row.job)));
+        // One that is just made has no place yet, and is remembered nowhere.
+        touched.map(|row| row.place.seq).filter(|seq| *seq > 0).collect()
+    }
+
+    /// Plans that are on their way, oldest first.
+    pub(super) fn flying(&self) -> &'a VecDeque<Arc<Plan>> {
+        self.flying
     }
 
     /// Could a job of this id be stored? Ids grow with time, so a new one is later than all others.

@@ -30,7 +30,7 @@ pub fn answer(reply: &Reply) -> Answer {
 
 pub fn granted(reply: &Reply) -> Vec<Granted> {
     match reply {
-        Reply::Granted(granted) => granted.clone(),
+        Reply::Granted { jobs, .. } => jobs.clone(),
         other => panic!("a claim was answered with {other:?}"),
     }
 }
@@ -86,6 +86,7 @@ pub fn wanted(by: &str, claim: u128, max: usize) -> ClaimMany {
         max,
         lease: LEASE,
         start: true,
+        neighbours: Vec::new(),
     }
 }
 

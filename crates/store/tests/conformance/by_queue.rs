@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use windlass_kernel::{
-    Job, JobId, Kind, Op, Queue, TenantId, Timestamp, WorkerId,
-    admit::{Head, Limits, Request, admit},
+    Job, JobId, Kind, Lane, Op, Queue, TenantId, Timestamp, WorkerId,
+    admit::{Head, NoBooks, Request, Turns, admit},
     ids::ClaimId,
     job::Rank,
     ops::Claim,
@@ -34,6 +34,7 @@ pub(crate) fn claim_by_queue(rich: &mut Rich, claim: u128, chance: &mut Chance) 
         max: chance.weighted(&[(2, 1), (2, 3), (1, 20)]),
         lease: Duration::from_secs(20),
         start: chance.percent(60),
+        neighbours: Vec::new(),
     };
     let expected = admitted(&twin, &wanted, &tenant, now);
     let granted = granted(rich, &wanted, now);
@@ -69,7 +70,7 @@ pub(crate) fn claim_by_queue(rich: &mut Rich, claim: u128, chance: &mut Chance) 
 
 fn granted(rich: &mut Rich, wanted: &ClaimMany, now: Timestamp) -> Vec<Granted> {
     match rich.commit(vec![Write::Claim(wanted.clone())], now).remove(0) {
-        Ok(Reply::Granted(granted)) => granted,
+        Ok(Reply::Granted { jobs, .. }) => jobs,
         other => panic!("a claim was answered with {other:?}"),
     }
 }
@@ -101,23 +102,25 @@ fn admitted(
         return None;
     }
     groups.values_mut().for_each(|jobs| jobs.sort_by_key(|job| job.spec.rank()));
-    let head = |((queue, kind, isolated), jobs): (&(Queue, Kind, bool), &Vec<&Job>)| Head {
-        queue: queue.clone(),
-        tenant: tenant.clone(),
-        kind: kind.clone(),
+    let heads = groups.iter().map(|((queue, kind, isolated), jobs)| Head {
+        queue,
+        tenant,
+        kind,
+        lane: Lane::NONE,
+        retries: false,
         ranks: jobs.iter().map(|job| job.spec.rank()).collect(),
         isolated_since: isolated.then_some(jobs[0].updated_at),
-    };
+    });
     let leases = twin.jobs.values().filter_map(|job| job.lease.as_ref());
     let held: Vec<_> = leases.filter(|lease| lease.worker == wanted.worker).collect();
     let request = Request {
         max: wanted.max,
         held: held.len(),
         holds_isolated: held.iter().any(|lease| lease.alone),
-        heads: groups.iter().map(head).collect(),
+        heads: heads.collect(),
     };
     let mut expected = Ranks::new();
-    for quota in admit(&request, &Limits::default(), now).quotas {
+    for quota in admit(&request, &[], &NoBooks, &mut Turns::default(), now).quotas {
         let ranks = &request.heads[quota.head].ranks[..quota.take];
         expected.extend(ranks.iter().map(|rank| (*rank, quota.alone)));
     }

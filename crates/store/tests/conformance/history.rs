@@ -44,7 +44,9 @@ fn claims_by_queue_break_no_rule(backend: Backend) {
     assert!(replies.iter().all(Result::is_ok));
     for round in 1..=6 {
         let granted = rich.commit(vec![claim(&worker, round)], at(i64::from(round)));
-        let Some(Ok(Reply::Granted(granted))) = granted.first() else { panic!("{granted:?}") };
+        let Some(Ok(Reply::Granted { jobs: granted, .. })) = granted.first() else {
+            panic!("{granted:?}")
+        };
         assert_eq!(granted.len(), 40);
         let renew = Write::RenewSession { worker: worker.clone(), lease: Duration::from_secs(90) };
         let settled = granted.iter().skip(5).map(|it| settle(it.job.id, it.job.epoch, &worker));
@@ -83,6 +85,7 @@ fn claim(worker: &WorkerId, round: u32) -> Write {
         max: 40,
         lease: Duration::from_secs(30),
         start: true,
+        neighbours: Vec::new(),
     })
 }
 

@@ -26,7 +26,7 @@ for_each_backend!(
 const MANY: usize = 64;
 
 /// Commits each write by itself, all at once, and gives back what each was told, in their order.
-fn at_once(test: &TestStore, writes: Vec<Write>) -> Vec<Result<Reply, Refusal>> {
+pub(crate) fn at_once(test: &TestStore, writes: Vec<Write>) -> Vec<Result<Reply, Refusal>> {
     let start = Arc::new(tokio::sync::Semaphore::new(0));
     let tasks: Vec<_> = writes
         .into_iter()
@@ -42,7 +42,7 @@ fn at_once(test: &TestStore, writes: Vec<Write>) -> Vec<Result<Reply, Refusal>> 
     tasks.into_iter().map(|task| test.runtime.block_on(task).unwrap()).collect()
 }
 
-fn answers(replies: Vec<Result<Reply, Refusal>>) -> Vec<Result<Answer, Refusal>> {
+pub(crate) fn answers(replies: Vec<Result<Reply, Refusal>>) -> Vec<Result<Answer, Refusal>> {
     replies.into_iter().map(|reply| reply.map(|reply| answer(&reply))).collect()
 }
 

@@ -60,6 +60,11 @@ const CASES: &[(&str, &str)] = &[
     ("jobs_letter", "UPDATE jobs SET dlq_id = NULL WHERE id = {3}"),
     ("jobs_key", "UPDATE jobs SET idempotency_scope = 's', idempotency_key = 'k' WHERE id = {1}"),
     ("jobs_task", "UPDATE jobs SET task_id = 't' WHERE id = {1}"),
+    (
+        "jobs_unique",
+        "UPDATE jobs SET tenant = 't', unique_key = 'u', state = 'queued', lease_session = NULL, lease = NULL, next_retry_at = NULL, dlq_id = NULL",
+    ),
+    ("rule_states_rule_fkey", "INSERT INTO rule_states VALUES ('none', '', '{}', NULL)"),
     ("jobs_has_letter", "DELETE FROM dlq_items WHERE job_id = {3}"),
     (
         "job_groups_queue_tenant_kind_isolated_key",
@@ -139,6 +144,8 @@ const NOT_BROKEN: &[&str] = &[
     "inbox_pkey",
     "inbox_results_pkey",
     "inbox_set_aside_pkey",
+    "rules_pkey",
+    "rule_states_pkey",
 ];
 
 #[test]

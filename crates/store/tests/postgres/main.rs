@@ -10,6 +10,7 @@ mod inbox;
 mod nodes;
 mod open;
 mod presence;
+mod rules;
 mod schema;
 mod sql_function;
 mod tls;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use windlass_kernel::{
     Actor, By, Digest, DlqId, Epoch, Failure, Jitter, Job, JobId, Kind, LetterState, Op, Payload,
-    Principal, Queue, RetryPolicy, State, TaskId, WorkerId,
+    Principal, Queue, Refusal, RetryPolicy, State, TaskId, WorkerId,
     ids::{ClaimId, CorrelationKey, IdempotencyKey, IdempotencyScope},
     job::{Priority, Wait, WaitOn},
     ops::{
@@ -67,6 +67,8 @@ impl World {
             max_interruptions: chance.weighted(&[(1, 1), (1, 2), (2, 3), (2, 5)]),
             idempotency: idempotency(chance),
             task: chance.maybe(30, new_task),
+            limit_key: chance.maybe(30, |chance| key(chance, &["anna", "bert"])),
+            unique_key: chance.maybe(15, |chance| key(chance, &["one", "two", "three"])),
             parent: chance.maybe(15, |chance| chance.pick(&live).map(|job| job.id)).flatten(),
             ..NewJob::new(Kind::new(kind).expect("a name"), payload(chance))
         }
@@ -511,6 +513,10 @@ fn person(chance: &mut Chance) -> By {
         1..11 => user("ann"),
         _ => user("bob"),
     }
+}
+
+fn key<T: std::str::FromStr<Err = Refusal>>(chance: &mut Chance, names: &[&str]) -> T {
+    chance.pick(names).expect("there are some").parse().expect("a name")
 }
 
 fn idempotency(chance: &mut Chance) -> Idempotency {

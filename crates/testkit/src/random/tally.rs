@@ -68,7 +68,8 @@ impl Tally {
     pub fn never_seen(&self) -> Vec<&'static str> {
         let ops = OpKind::ALL.iter().map(|op| op.as_str());
         let idle = ops.filter(|op| !self.applied.contains_key(op));
-        let codes = Refusal::CODES.iter().map(|info| info.code);
+        // A drain is said by a rule, and rules are no ops.
+        let codes = Refusal::CODES.iter().map(|info| info.code).filter(|code| *code != "DRAINING");
         idle.chain(codes.filter(|code| !self.refused.contains_key(code))).collect()
     }
 

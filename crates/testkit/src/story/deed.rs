@@ -70,6 +70,8 @@ pub(super) struct Asked {
     pub(super) run_key: Option<String>,
     /// The task, and whether it may have run before.
     pub(super) task: Option<(String, bool)>,
+    pub(super) limit_key: Option<String>,
+    pub(super) unique_key: Option<String>,
     pub(super) tags: Vec<String>,
     pub(super) trace: Option<String>,
     pub(super) parent: Option<Name>,
@@ -175,13 +177,15 @@ fn read_enqueue(words: &mut Words) -> Result<Asked> {
             "task_new" if asked.task.is_none() => {
                 asked.task = Some((words.word("task_new")?, false));
             }
+            "limit_key" => asked.limit_key = Some(words.word("limit_key")?),
+            "unique" => asked.unique_key = Some(words.word("unique")?),
             "tags" => asked.tags = words.word("tags")?.split(',').map(str::to_owned).collect(),
             "trace" => asked.trace = Some(words.word("trace")?),
             "parent" => asked.parent = Some(words.job("parent")?),
             _ => {
                 let known = "by tenant queue kind payload priority schedule at after timeout \
                      heartbeat start_within deadline deadline_at retries base cap max_interruptions scope key \
-                     run_key task task_new tags trace parent";
+                     run_key task task_new limit_key unique tags trace parent";
                 return unknown("word for enqueue", &key, known);
             }
         }

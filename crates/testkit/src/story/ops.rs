@@ -5,8 +5,8 @@
 
 use windlass_kernel::{
     Actor, By, Class, Digest, DlqId, Epoch, Failure, IdempotencyKey, IdempotencyScope, Jitter, Job,
-    Kind, Op, Payload, Principal, Queue, Refusal, RetryPolicy, Tag, TaskId, TenantId, Timestamp,
-    TraceId, WorkerId,
+    Kind, LimitKey, Op, Payload, Principal, Queue, Refusal, RetryPolicy, Tag, TaskId, TenantId,
+    Timestamp, TraceId, UniqueKey, WorkerId,
     ids::{ClaimId, CorrelationKey},
     job::{Priority, ScheduleType, Wait, WaitOn},
     ops::{
@@ -146,6 +146,8 @@ fn enqueue(deed: &Deed, asked: &Asked, setting: &Setting<'_>) -> Result<Enqueue,
             }
             None => None,
         },
+        limit_key: asked.limit_key.as_ref().map(LimitKey::new).transpose()?,
+        unique_key: asked.unique_key.as_ref().map(UniqueKey::new).transpose()?,
         tags,
         trace_id: asked.trace.as_ref().map(TraceId::new).transpose()?,
         parent: asked.parent.map(super::words::Name::id),

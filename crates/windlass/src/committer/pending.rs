@@ -33,6 +33,7 @@ impl Lane {
         match write {
             Write::RenewSession { .. } => Lane::Lease,
             Write::Claim(_) | Write::FollowUpDone { .. } | Write::Schedule(_) => Lane::Bulk,
+            Write::Rule(_) | Write::Listens { .. } => Lane::Bulk,
             Write::Op { op, .. } => match op.kind() {
                 OpKind::Start
                 | OpKind::Renew

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use windlass_kernel::{Answer, Epoch, JobId, State};
+use windlass_kernel::{Answer, Epoch, JobId, State, WorkerId};
 use windlass_store::Bell;
 
 use crate::worker::Executions;
@@ -13,17 +13,28 @@ use crate::worker::Executions;
 /// The workers of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Local {
-    workers: Mutex<Vec<Weak<Executions>>>,
+    workers: Mutex<Vec<(WorkerId, Weak<Executions>)>>,
     /// Rings when a retry has become due: time alone makes it ready, so no commit tells of it.
     pub(crate) retry_due: Bell,
 }
 
 impl Local {
     /// A worker begins.
-    pub(crate) fn add(&self, executions: &Arc<Executions>) {
+    pub(crate) fn add(&self, worker: &WorkerId, executions: &Arc<Executions>) {
         let mut workers = self.workers();
-        workers.retain(|worker| worker.strong_count() > 0);
-        workers.push(Arc::downgrade(executions));
+        workers.retain(|(_, worker)| worker.strong_count() > 0);
+        workers.push((worker.clone(), Arc::downgrade(executions)));
+    }
+
+    /// The other workers of this process.
+    pub(crate) fn neighbours_of(&self, worker: &WorkerId) -> Vec<WorkerId> {
+        let workers = self.workers();
+        let live = workers.iter().filter(|(id, it)| id != worker && it.strong_count() > 0);
+        live.map(|(id, _)| id.clone()).collect()
+    }
+
+    fn live(&self) -> Vec<Arc<Executions>> {
+        self.workers().iter().filter_map(|(_, worker)| worker.upgrade()).collect()
     }
 
     /// An op was answered. What it means for an execution in this process is told there.
@@ -32,7 +43,7 @@ impl Local {
         if is_held && !answer.cancel_requested {
             return;
         }
-        for worker in self.workers().iter().filter_map(Weak::upgrade) {
+        for worker in self.live() {
             if is_held {
                 worker.cancel(answer.job_id, answer.epoch);
             } else {
@@ -43,12 +54,12 @@ impl Local {
 
     /// An execution in this process has lost its lease.
     pub(crate) fn lose(&self, job_id: JobId, epoch: Epoch) {
-        for worker in self.workers().iter().filter_map(Weak::upgrade) {
+        for worker in self.live() {
             worker.lose(job_id, epoch);
         }
     }
 
-    fn workers(&self) -> MutexGuard<'_, Vec<Weak<Executions>>> {
+    fn workers(&self) -> MutexGuard<'_, Vec<(WorkerId, Weak<Executions>)>> {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 use serde::de::DeserializeOwned;
 use tokio::{sync::watch, task::JoinHandle};
 use windlass_kernel::{Kind, Queue, Refusal, WorkerId, ops::NewJob};
+use windlass_store::{Write, read::Listens};
 
 use super::{
     executions::{Executions, Slots},
@@ -195,7 +196,14 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         let shared = Arc::new(self.shared()?);
         let inner = shared.inner();
         inner.store.vouch(&shared.worker).await?;
-        inner.local.add(&shared.executions);
+        let listens = Listens {
+            queues: shared.queues.clone(),
+            kinds: shared.handlers.keys().cloned().collect(),
+            tenant: None,
+        };
+        let listens = Write::Listens { worker: shared.worker.clone(), to: listens };
+        inner.submit_known(listens).await?;
+        inner.local.add(&shared.worker, &shared.executions);
         let (orders, told) = watch::channel(Orders::Work);
         let worker = shared.worker.clone();
         let task = tokio::spawn(run(shared, told));

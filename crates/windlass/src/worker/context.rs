@@ -144,7 +144,8 @@ impl Context {
         }
     }
 
-    /// The engine, for a handler that enqueues more. It acts for the tenant of the job.
+    /// The engine, for a handler that enqueues more. It acts for the tenant of the job, and what it enqueues belongs to
+    /// the trace of the job, unless the request names [another](crate::JobRequest::trace).
     pub fn engine(&self) -> &Engine {
         &self.inner.engine
     }

@@ -70,7 +70,7 @@ async fn run(
     told: &Signals,
 ) -> Option<Result<Outcome, Failure>> {
     let Granted { job, payload } = granted;
-    let engine = shared.engine_of(&job.spec.tenant);
+    let engine = shared.engine_of(&job);
     let handler = shared.handlers.get(&job.spec.kind).cloned();
     let handler = handler.expect("only kinds that have a handler are claimed");
     let context = Context::new(job, engine, shared.worker.clone(), shared.lease, told.clone());

@@ -3,12 +3,12 @@
 use std::{future::Future, sync::Arc};
 
 use serde::de::DeserializeOwned;
-use windlass_kernel::{Class, Failure};
+use windlass_kernel::{Failure, failure::PAYLOAD_UNFIT};
 
 use super::{
     BoxFuture,
     context::Context,
-    outcome::{BoxError, IntoOutcome, Outcome, PAYLOAD_UNFIT, failure_of},
+    outcome::{BoxError, IntoOutcome, Outcome, failure_of},
 };
 
 /// An async function that runs jobs of one kind.
@@ -95,8 +95,7 @@ where
         Ok(payload) => Box::pin(handler.call(payload, context, &state)),
         Err(error) => {
             let message = format!("the payload is not what the handler takes: {error}");
-            let failure = Failure::permanent(PAYLOAD_UNFIT, &message);
-            let failure = Failure { class: Class::Validation, ..failure };
+            let failure = Failure::own(PAYLOAD_UNFIT, &message);
             Box::pin(async move { Err(failure) })
         }
     })

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use windlass_kernel::{Class, Failure, Payload};
+use windlass_kernel::{
+    Failure, Payload,
+    failure::{HANDLER_FAILED, HANDLER_PANICKED, RESULT_UNFIT},
+};
 
 /// Any error.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -87,15 +90,6 @@ impl<T: Serialize> IntoOutcome for T {
     }
 }
 
-/// The handler returned an error that says nothing more about itself. It may pass.
-pub(crate) const HANDLER_FAILED: &str = "HANDLER_FAILED";
-/// The handler panicked. It may pass.
-pub(crate) const HANDLER_PANICKED: &str = "HANDLER_PANICKED";
-/// The payload is not what the handler takes. Trying again will not help.
-pub(crate) const PAYLOAD_UNFIT: &str = "PAYLOAD_UNFIT";
-/// What the handler gave back cannot be kept. Trying again will not help.
-pub(crate) const RESULT_UNFIT: &str = "RESULT_UNFIT";
-
 /// The failure that an error of a handler is. A [`Failure`] anywhere in its chain speaks for itself.
 pub(crate) fn failure_of(error: BoxError) -> Failure {
     let error = match error.downcast::<Failure>() {
@@ -111,7 +105,7 @@ pub(crate) fn failure_of(error: BoxError) -> Failure {
         message = format!("{message}: {inner}");
         cause = inner.source();
     }
-    Failure::transient(HANDLER_FAILED, &message)
+    Failure::own(HANDLER_FAILED, &message)
 }
 
 /// A failure whose code cannot be kept must not be lost for it.
@@ -131,13 +125,13 @@ fn proper(failure: Failure) -> Failure {
 pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    Failure::transient(HANDLER_PANICKED, text.unwrap_or("the handler panicked"))
+    Failure::own(HANDLER_PANICKED, text.unwrap_or("the handler panicked"))
 }
 
 fn payload(what: &str, value: &impl Serialize) -> Result<Option<Payload>, Failure> {
     let unfit = |why: String| {
         let message = format!("{what} cannot be kept: {why}");
-        Failure { class: Class::Validation, ..Failure::permanent(RESULT_UNFIT, &message) }
+        Failure::own(RESULT_UNFIT, &message)
     };
     let text = serde_json::to_string(value).map_err(|error| unfit(error.to_string()))?;
     if text == "null" {

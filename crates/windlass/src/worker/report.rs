@@ -14,12 +14,13 @@ use tokio::{
 };
 use windlass_kernel::{
     Failure, Jitter, Job, Op, Refusal, State,
+    failure::RESULT_UNFIT,
     job::{Wait, WaitOn},
     ops::{Outcome, Settle, WaitFor},
 };
 use windlass_store::{self as store, Reply, Write};
 
-use super::{outcome::RESULT_UNFIT, run::Shared};
+use super::run::Shared;
 use crate::SubmitError;
 
 /// What a worker has reported of an execution.
@@ -94,7 +95,7 @@ async fn settle(shared: &Shared, job: &Job, outcome: Outcome) -> Option<State> {
         reported => return reported.state(),
     };
     // Left as it is, the job would run again and again, and never come to an end.
-    let failure = Failure::permanent(RESULT_UNFIT, &refused.to_string());
+    let failure = Failure::own(RESULT_UNFIT, &refused.to_string());
     report(shared, job, settle_op(shared, job, &Outcome::Failed(failure))).await.state()
 }
 

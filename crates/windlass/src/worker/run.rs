@@ -7,7 +7,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep, sleep_until},
 };
-use windlass_kernel::{By, Jitter, Kind, Op, Queue, TenantId, WorkerId, ops::Release};
+use windlass_kernel::{By, Jitter, Job, Kind, Op, Queue, Timestamp, WorkerId, ops::Release};
 use windlass_store::{ClaimMany, Granted, Reply, Write};
 
 use super::{
@@ -68,8 +68,8 @@ impl Shared {
         By::worker(self.worker.clone())
     }
 
-    pub(super) fn engine_of(&self, tenant: &TenantId) -> Engine {
-        self.engine.of_worker(tenant, &self.worker)
+    pub(super) fn engine_of(&self, job: &Job) -> Engine {
+        self.engine.of_handler(job, &self.worker)
     }
 
     pub(super) fn jitter(&self) -> Jitter {
@@ -118,6 +118,8 @@ async fn claim_all(
     // others wait until it has ended, and nobody tells.
     let mut hungry_when_idle = false;
     let mut again = CLAIM_AGAIN;
+    // When a rule lets the next job go, if time alone does that.
+    let mut claim_at = None;
     // Is a little more room worth waiting for? Once.
     let mut patient = true;
     loop {
@@ -146,7 +148,8 @@ async fn claim_all(
             let sent = Instant::now();
             shared.executions.set_claiming(true);
             match claim(shared, max, start).await {
-                Ok(leases) => {
+                Ok((leases, again_at)) => {
+                    claim_at = again_at.map(|at| Instant::now() + at.since(shared.inner().now()));
                     again = CLAIM_AGAIN;
                     hungry = leases.len() >= max;
                     hungry_when_idle = leases.is_empty() || leases.iter().any(is_alone);
@@ -177,6 +180,7 @@ async fn claim_all(
         }
         let poll = if wanted == Wanted::MoreRoom { ROOM_SOON } else { shared.poll };
         let poll_at = Instant::now() + poll;
+        let poll_at = claim_at.map_or(poll_at, |at: Instant| at.min(poll_at));
         let overdue_at = shared.executions.next_overdue().unwrap_or(poll_at);
         tokio::select! {
             biased;
@@ -190,6 +194,7 @@ async fn claim_all(
             () = ready.rung() => hungry = true,
             () = retry_due.rung() => hungry = true,
             () = sleep_until(poll_at.min(overdue_at)) => {
+                claim_at = claim_at.filter(|_| poll_at > overdue_at);
                 hungry |= poll_at <= overdue_at;
                 patient = false;
             }
@@ -197,7 +202,10 @@ async fn claim_all(
     }
 }
 
-async fn claim(shared: &Shared, max: usize, start: bool) -> Result<Vec<Granted>, SubmitError> {
+/// Jobs, and when to ask again at the latest.
+type Claimed = (Vec<Granted>, Option<Timestamp>);
+
+async fn claim(shared: &Shared, max: usize, start: bool) -> Result<Claimed, SubmitError> {
     let wanted = ClaimMany {
         claim_id: shared.inner().ids.claim_id(),
         worker: shared.worker.clone(),
@@ -208,9 +216,10 @@ async fn claim(shared: &Shared, max: usize, start: bool) -> Result<Vec<Granted>,
         max,
         lease: shared.lease,
         start,
+        neighbours: shared.inner().local.neighbours_of(&shared.worker),
     };
     match shared.inner().submit_known(Write::Claim(wanted)).await? {
-        Reply::Granted(leases) => Ok(leases),
+        Reply::Granted { jobs, again_at } => Ok((jobs, again_at)),
         _ => unreachable!("a claim is answered by leases"),
     }
 }

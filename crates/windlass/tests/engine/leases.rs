@@ -26,9 +26,10 @@ async fn lose_a_claim(engine: &Engine, worker: &Worker, start: bool) -> JobId {
         max: 1,
         lease: LEASE,
         start,
+        neighbours: Vec::new(),
     };
     match engine.committer().submit(Write::Claim(wanted)).await.unwrap() {
-        Reply::Granted(granted) => granted[0].job.id,
+        Reply::Granted { jobs, .. } => jobs[0].job.id,
         other => panic!("a claim was answered with {other:?}"),
     }
 }

@@ -15,14 +15,17 @@ mod handlers;
 mod keeping;
 mod leases;
 #[path = "../simulation/line.rs"]
-#[expect(dead_code, reason = "here the line is slow, and never cut")]
 mod line;
+mod lost_answers;
 mod mass_failure;
 mod progress;
 mod requests;
+mod rules;
 mod runs;
 mod schedules;
 mod shutdown;
 mod stores;
 mod tasks;
 mod timers;
+mod traces;
+mod why;

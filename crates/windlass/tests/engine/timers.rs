@@ -7,12 +7,27 @@ use windlass::{
     testing::{self, BEGINS_AT},
 };
 
-use crate::common::{Do, act, path};
+use crate::common::{Do, act, path, steady_engine};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn after_start(wait: Duration) -> Timestamp {
     BEGINS_AT.parse::<Timestamp>().unwrap().plus(wait)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_that_is_due_at_once_does_not_wait_for_a_poll() -> HandlerResult {
+    let engine = steady_engine();
+    let worker = engine.worker().poll(Duration::from_secs(3_600)).handle(act).start().await?;
+    for wait in [0, 1, 3, 10] {
+        let wait = Duration::from_millis(wait);
+        let began = tokio::time::Instant::now();
+        let id = engine.enqueue(job(Do::FailTimes(1)).backoff(wait, wait)).await?.id;
+        assert!(engine.wait(id).await?.is_success());
+        assert!(began.elapsed() < Duration::from_millis(50), "{:?}", began.elapsed());
+    }
+    worker.shutdown().await?;
+    Ok(())
 }
 
 #[tokio::test(start_paused = true)]

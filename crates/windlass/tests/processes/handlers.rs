@@ -18,6 +18,8 @@ use crate::outside::Outside;
 pub(crate) enum Do {
     /// Takes this long.
     SleepMs(u64),
+    /// Fails in its first attempt, in a way that may pass.
+    FailFirst,
     /// Never returns the first time.
     HangFirst,
     /// Goes on the first time until it is told to stop, and says why.
@@ -47,6 +49,7 @@ pub(crate) async fn act(
     let is_first = context.epoch().get() & 0xffff_ffff == 1;
     match what {
         Do::SleepMs(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
+        Do::FailFirst if context.attempt() == 1 => return Err("not yet".into()),
         Do::HangFirst if is_first => std::future::pending().await,
         Do::StopFirst if is_first => {
             let why = context.stopped().await;
@@ -59,7 +62,7 @@ pub(crate) async fn act(
             std::future::pending::<()>().await;
         }
         Do::ApplyLate => apply(&context, &outside),
-        Do::HangFirst | Do::StopFirst => {}
+        Do::FailFirst | Do::HangFirst | Do::StopFirst => {}
         Do::Abort => std::process::abort(),
         Do::Anything(_) => unreachable!("it is done by now"),
     }

@@ -37,6 +37,11 @@ impl Home {
         Self { url, folder: tempfile::tempdir().unwrap() }
     }
 
+    /// Another store of the same sort.
+    pub(crate) fn another(&self) -> Self {
+        if self.is_sqlite() { Self::sqlite() } else { Self::postgres() }
+    }
+
     pub(crate) fn is_sqlite(&self) -> bool {
         self.url.starts_with("sqlite:")
     }

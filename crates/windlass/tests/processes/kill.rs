@@ -2,18 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use windlass::{Engine, HandlerResult, Ids, JobId, Work};
-use windlass_kernel::{
-    Actor, IdempotencyKey, Kind, Op, Payload, Principal, TaskId, TenantId, contract::runs,
-    ops::Enqueue,
-};
-use windlass_store::{Reply, Write};
+use windlass::HandlerResult;
 
 use crate::{
     common::{for_each_store, until},
     handlers::Do,
     home::Home,
     node::{Node, Role, told},
+    runs::{create_for_task, history},
 };
 
 for_each_store!(a_run_whose_process_is_killed_is_interrupted_and_goes_on_at_once);
@@ -22,7 +18,7 @@ async fn a_run_whose_process_is_killed_is_interrupted_and_goes_on_at_once(
     home: Home,
 ) -> HandlerResult {
     let engine = home.open().await;
-    let run = create_for_task(&engine, "report", "monday", &Do::HangFirst).await;
+    let run = create_for_task(&engine, "report", "monday", &Do::HangFirst).await.job_id;
     engine.close().await;
     let (outside, limit) = (home.outside(), Duration::from_secs(60));
     // One process may have several workers. All of them are dead with it.
@@ -54,44 +50,13 @@ async fn a_run_whose_process_is_killed_is_interrupted_and_goes_on_at_once(
             + r#""idempotency_key":"monday","next_retry_at":null,"error_code":null,"#
             + &format!(r#""actor":"{actor}"}}"#)
     });
-    assert_eq!(history(&engine, run).await, expected);
-    let again = create_for_task(&engine, "report", "monday", &Do::SleepMs(1)).await;
+    let history = history(&engine, run).await.into_iter();
+    let history =
+        history.map(|it| format!("{} {}", it.name, serde_json::to_string(&it.payload).unwrap()));
+    assert_eq!(history.collect::<Vec<_>>(), expected);
+    let again = create_for_task(&engine, "report", "monday", &Do::SleepMs(1)).await.job_id;
     assert_eq!(again, run, "a known key gives the run that exists");
     engine.close().await;
     home.check().await;
     Ok(())
-}
-
-/// Asks for a run of a task under a key, as contract `runs` has it.
-async fn create_for_task(engine: &Engine, task: &str, key: &str, what: &Do) -> JobId {
-    let payload = serde_json::to_string(what).unwrap();
-    let new = runs::create_for_task(
-        TaskId::new(task).unwrap(),
-        IdempotencyKey::new(key).unwrap(),
-        Kind::new(Do::KIND).unwrap(),
-        Payload::parse(&payload, 1_000).unwrap(),
-    );
-    let tenant = TenantId::new(Engine::TENANT_DEFAULT).unwrap();
-    let by = Actor::User(Principal::new("ann").unwrap()).into();
-    let ids = Ids::system();
-    let op = Enqueue {
-        job_id: ids.job_id(),
-        tenant: tenant.clone(),
-        new: Box::new(new),
-        random: ids.random(),
-        by,
-    };
-    match engine.committer().submit(Write::Op { tenant, op: Op::Enqueue(op) }).await.unwrap() {
-        Reply::Answer(answer) => answer.job_id,
-        other => panic!("a run was answered with {other:?}"),
-    }
-}
-
-/// The history of a run, as contract `runs` tells it: the name and the payload of each event.
-async fn history(engine: &Engine, run: JobId) -> Vec<String> {
-    let spec = engine.job(run).await.unwrap().spec;
-    let events = engine.store().events(run).await.unwrap();
-    let told = events.iter().filter_map(|event| runs::tell(event, &spec));
-    told.map(|told| format!("{} {}", told.name, serde_json::to_string(&told.payload).unwrap()))
-        .collect()
 }

@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test, what fails should fail here")]
 
 mod common;
+mod every_statement;
 mod freeze;
 mod handlers;
 mod home;
@@ -15,5 +16,6 @@ mod node;
 mod outage;
 mod outside;
 mod poison;
+mod runs;
 mod soak;
 mod wake;

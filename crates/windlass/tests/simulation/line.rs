@@ -135,6 +135,8 @@ impl Store for Line {
         open_children(tenant: &TenantId, parent: JobId, max: usize) -> Vec<JobId>;
         vouch(worker: &WorkerId) -> ();
         held_by(worker: &WorkerId, max: usize) -> Vec<(TenantId, JobId, u64)>;
+        rules() -> Vec<windlass_kernel::Rule>;
+        standing(id: JobId) -> Option<windlass_store::read::Standing>;
         health() -> ();
     }
 

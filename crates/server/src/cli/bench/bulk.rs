@@ -7,6 +7,7 @@ use tokio::task::JoinSet;
 use super::{
     error::Error,
     load::{Load, gather},
+    noop::Noop,
     times::Times,
 };
 
@@ -27,7 +28,7 @@ async fn call(load: Arc<Load>) -> Result<Times, Error> {
             return Ok(times);
         }
         let start = Instant::now();
-        let writes = (0..count).map(|_| load.noop.op(load.noop.enqueue())).collect();
+        let writes = (0..count).map(|_| Noop::write(load.noop.enqueue())).collect();
         load.submit_all(writes).await?;
         times.record(start.elapsed(), 1);
         load.progress.add(count)?;

@@ -169,6 +169,14 @@ impl Store for Counted {
         self.store.open_children(tenant, parent, max)
     }
 
+    fn rules(&self) -> StoreFuture<'_, Vec<windlass_kernel::Rule>> {
+        self.store.rules()
+    }
+
+    fn standing(&self, id: JobId) -> StoreFuture<'_, Option<windlass_store::read::Standing>> {
+        self.store.standing(id)
+    }
+
     fn vouch(&self, worker: &WorkerId) -> StoreFuture<'_, ()> {
         self.store.vouch(worker)
     }

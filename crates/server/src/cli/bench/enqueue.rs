@@ -7,6 +7,7 @@ use tokio::task::JoinSet;
 use super::{
     error::Error,
     load::{Load, gather},
+    noop::Noop,
     times::Times,
 };
 
@@ -20,7 +21,7 @@ async fn call(load: Arc<Load>) -> Result<Times, Error> {
     let mut times = Times::default();
     while load.take(1) == 1 {
         let start = Instant::now();
-        load.handle.submit(load.noop.op(load.noop.enqueue())).await?;
+        load.handle.submit(Noop::write(load.noop.enqueue())).await?;
         times.record(start.elapsed(), 1);
         load.progress.add(1)?;
     }

@@ -23,8 +23,8 @@ pub(super) struct Load {
 }
 
 impl Load {
-    pub(super) fn new(handle: Handle, progress: Progress, jobs: u64) -> Arc<Self> {
-        Arc::new(Self { handle, noop: Noop::new(), progress, left: AtomicU64::new(jobs) })
+    pub(super) fn new(handle: Handle, progress: Progress, noop: Noop, jobs: u64) -> Arc<Self> {
+        Arc::new(Self { handle, noop, progress, left: AtomicU64::new(jobs) })
     }
 
     /// Takes on at most this many jobs. Zero, when there is nothing left to do.

@@ -32,7 +32,17 @@ pub(crate) struct Bench {
     /// First put in this many finished jobs, which are not timed.
     #[arg(long, value_name = "N", default_value = "0", value_parser = number::within(0..=JOBS_MAX))]
     history: u64,
-    /// For drain: this many more ready jobs, which stay behind.
+    /// For drain: no more than this many jobs at once, by a rule.
+    #[arg(long, value_name = "N", value_parser = number::within(1..=1_000_000))]
+    limit: Option<u64>,
+    /// For drain: spread the jobs over this many keys, and allow one of each at once, by a rule.
+    #[arg(long, value_name = "N", default_value = "0", value_parser = number::within(0..=1_000_000))]
+    keys: u64,
+    /// For drain: spread the jobs over this many tenants.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = number::within(1..=1_000_000))]
+    tenants: u64,
+    /// For drain: this many more ready jobs, which stay behind. For latency: this many ready jobs of another
+    /// tenant, which are drained meanwhile.
     #[arg(long, value_name = "N", default_value = "0", value_parser = number::within(0..=JOBS_MAX))]
     backlog: u64,
     /// How often all of it is done, each time with a new database.
@@ -76,6 +86,9 @@ pub(super) struct Plan {
     pub(super) concurrency: u64,
     pub(super) history: u64,
     pub(super) backlog: u64,
+    pub(super) limit: Option<u32>,
+    pub(super) keys: u64,
+    pub(super) tenants: u64,
     pub(super) runs: u64,
     pub(super) yardstick: Option<yardstick::Kind>,
 }
@@ -88,9 +101,15 @@ impl Bench {
     /// Fills in the defaults, and refuses what does not go together.
     pub(super) fn plan(&self, store: &'static str) -> Result<Plan, Error> {
         let workload = self.workload;
-        if self.backlog > 0 && workload != Workload::Drain {
-            let why =
-                format!("--backlog is for drain, not for {workload}.\nTry --history instead.");
+        if self.backlog > 0 && !matches!(workload, Workload::Drain | Workload::Latency) {
+            let why = format!(
+                "--backlog is for drain and latency, not for {workload}.\nTry --history instead."
+            );
+            return Err(Error::Usage(why));
+        }
+        let is_shared = self.limit.is_some() || self.keys > 0 || self.tenants > 1;
+        if is_shared && workload != Workload::Drain {
+            let why = format!("--limit, --keys and --tenants are for drain, not for {workload}.");
             return Err(Error::Usage(why));
         }
         let (jobs, concurrency, yardstick) = match workload {
@@ -113,6 +132,9 @@ impl Bench {
             concurrency: self.concurrency.unwrap_or(concurrency),
             history: self.history,
             backlog: self.backlog,
+            limit: self.limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX)),
+            keys: self.keys,
+            tenants: self.tenants,
             runs: self.runs,
             yardstick: yardstick.filter(|_| self.yardstick),
         })

@@ -92,7 +92,14 @@ fn table(plan: &Plan, documents: &[Document]) -> String {
 fn title(plan: &Plan) -> String {
     let Plan { workload, store, concurrency, .. } = plan;
     let mut title = format!("{workload} on {store}, {concurrency} at a time");
-    for (what, count) in [("history", plan.history), ("backlog", plan.backlog)] {
+    let counts = [
+        ("history", plan.history),
+        ("backlog", plan.backlog),
+        ("limit", plan.limit.map_or(0, u64::from)),
+        ("keys", plan.keys),
+        ("tenants", if plan.tenants > 1 { plan.tenants } else { 0 }),
+    ];
+    for (what, count) in counts {
         if count > 0 {
             title.push_str(&format!(", {what} {}", grouped(count as f64)));
         }

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use windlass::{Each, rule};
+
 use super::{
     bulk, drain, enqueue,
     error::Error,
     latency,
     load::Load,
     measure::{self, Meter},
+    noop::Noop,
     options::{Plan, Workload},
     place::Database,
     progress::Progress,
@@ -56,18 +59,33 @@ async fn close<T>(rig: Rig, result: Result<T, Error>) -> Result<T, Error> {
 
 /// Finished jobs, and those that stay behind.
 async fn prepare(plan: &Plan, rig: &Rig, progress: &Progress) -> Result<(), Error> {
-    let load = |jobs| Load::new(rig.handle(), progress.clone(), jobs);
+    let load = |jobs| Load::new(rig.handle(), progress.clone(), noop(plan), jobs);
     progress.begin("putting in the history", plan.history);
     bulk::run(&load(plan.history), PREPARING).await?;
     progress.begin("finishing the history", plan.history);
     drain::run(rig.engine(), progress, plan.history, PREPARING).await?;
     progress.begin("putting in the backlog", plan.backlog);
-    bulk::run(&load(plan.backlog), PREPARING).await?;
+    let backlog = match plan.workload {
+        Workload::Latency => Noop::of_another_tenant(),
+        _ => noop(plan),
+    };
+    let backlog = Load::new(rig.handle(), progress.clone(), backlog, plan.backlog);
+    bulk::run(&backlog, PREPARING).await?;
+    if let Some(limit) = plan.limit {
+        rig.engine().put_rule(rule("bench at once").at_most(limit)).await?;
+    }
+    if plan.keys > 0 {
+        rig.engine().put_rule(rule("bench by key").each(Each::Key).at_most(1)).await?;
+    }
     Ok(())
 }
 
+fn noop(plan: &Plan) -> Noop {
+    Noop::spread(plan.tenants, plan.keys)
+}
+
 async fn measure(plan: &Plan, rig: &Rig, progress: &Progress) -> Result<Measured, Error> {
-    let load = || Load::new(rig.handle(), progress.clone(), plan.jobs);
+    let load = || Load::new(rig.handle(), progress.clone(), noop(plan), plan.jobs);
     if plan.workload == Workload::Drain {
         // Whatever is oldest is drained, and as many stay behind as the backlog has: all are alike.
         progress.begin("putting in the jobs", plan.jobs);

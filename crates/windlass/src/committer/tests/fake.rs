@@ -248,6 +248,12 @@ impl Store for Fake {
     fn held_by(&self, _: &WorkerId, _: usize) -> StoreFuture<'_, Vec<(TenantId, JobId, u64)>> {
         unasked()
     }
+    fn rules(&self) -> StoreFuture<'_, Vec<windlass_kernel::Rule>> {
+        unasked()
+    }
+    fn standing(&self, _: JobId) -> StoreFuture<'_, Option<windlass_store::read::Standing>> {
+        unasked()
+    }
     fn health(&self) -> StoreFuture<'_, ()> {
         unasked()
     }

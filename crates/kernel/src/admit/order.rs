@@ -1,0 +1,167 @@
+//! The order in which heads get slots: tenants by turn, and what a tenant has by rank or by key.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
+};
+
+use super::{Head, turns::Turns};
+use crate::{
+    Queue, TenantId,
+    job::Rank,
+    rule::{Rule, Says},
+};
+
+/// Heads in the order of their turns. Whoever takes the first says whether it may stay.
+pub(super) struct Order<'a> {
+    heads: &'a [Head<'a>],
+    turns: &'a mut Turns,
+    rules: &'a [Rule],
+    tenants: Vec<Tenant<'a>>,
+    next: BinaryHeap<Reverse<(u64, Rank, usize)>>,
+}
+
+struct Tenant<'a> {
+    id: &'a TenantId,
+    weight: u32,
+    streams: Vec<Stream>,
+    next: BinaryHeap<Reverse<(Rank, usize)>>,
+}
+
+/// What a tenant has, in one order.
+enum Stream {
+    One(usize),
+    /// Keys take turns.
+    ByKey(BinaryHeap<Reverse<(u64, Rank, usize)>>),
+}
+
+/// The head that is next, and where it stands.
+#[derive(Clone, Copy)]
+pub(super) struct Next {
+    pub(super) head: usize,
+    tenant: usize,
+    stream: usize,
+}
+
+impl<'a> Order<'a> {
+    pub(super) fn new(heads: &'a [Head<'a>], rules: &'a [Rule], turns: &'a mut Turns) -> Self {
+        let mut order = Self { heads, turns, rules, tenants: Vec::new(), next: BinaryHeap::new() };
+        let mut places: HashMap<&TenantId, usize> = HashMap::new();
+        let mut by_key: HashMap<(usize, &Queue), usize> = HashMap::new();
+        let mut last: Option<(&TenantId, usize)> = None;
+        for (place, head) in heads.iter().enumerate() {
+            let Some(rank) = head.ranks.first() else { continue };
+            let tenant = match last.filter(|(id, _)| *id == head.tenant) {
+                Some((_, tenant)) => tenant,
+                None => *places.entry(head.tenant).or_insert_with(|| order.add_tenant(head.tenant)),
+            };
+            last = Some((head.tenant, tenant));
+            if order.keys_take_turns(head.queue) {
+                let stream = *by_key.entry((tenant, head.queue)).or_insert_with(|| {
+                    order.tenants[tenant].streams.push(Stream::ByKey(BinaryHeap::new()));
+                    order.tenants[tenant].streams.len() - 1
+                });
+                let turn = order.key_turn(head);
+                if let Stream::ByKey(keys) = &mut order.tenants[tenant].streams[stream] {
+                    keys.push(Reverse((turn, *rank, place)));
+                }
+            } else {
+                let tenant = &mut order.tenants[tenant];
+                tenant.streams.push(Stream::One(place));
+                tenant.next.push(Reverse((*rank, tenant.streams.len() - 1)));
+            }
+        }
+        for ((tenant, _), stream) in by_key {
+            let tenant = &mut order.tenants[tenant];
+            if let Stream::ByKey(keys) = &tenant.streams[stream]
+                && let Some(Reverse((_, rank, _))) = keys.peek()
+            {
+                tenant.next.push(Reverse((*rank, stream)));
+            }
+        }
+        (0..order.tenants.len()).for_each(|tenant| order.put_back(tenant));
+        order
+    }
+
+    fn add_tenant(&mut self, id: &'a TenantId) -> usize {
+        let weight = self.rules.iter().find_map(|rule| match rule.says {
+            Says::Weight { weight } if rule.scope.tenant.as_ref() == Some(id) => Some(weight),
+            _ => None,
+        });
+        let (streams, next) = (Vec::new(), BinaryHeap::new());
+        self.tenants.push(Tenant { id, weight: weight.unwrap_or(1), streams, next });
+        self.tenants.len() - 1
+    }
+
+    fn keys_take_turns(&self, queue: &Queue) -> bool {
+        let says = |rule: &Rule| rule.says == Says::TurnsByKey;
+        self.rules.iter().any(|rule| says(rule) && rule.scope.queue.as_ref() == Some(queue))
+    }
+
+    fn key_turn(&self, head: &Head<'_>) -> u64 {
+        let list = self.turns.keys.get(&(head.tenant.clone(), head.queue.clone()));
+        list.map_or(0, |list| list.next(&head.lane))
+    }
+
+    fn put_back(&mut self, tenant: usize) {
+        let Tenant { id, next, .. } = &self.tenants[tenant];
+        if let Some(Reverse((rank, _))) = next.peek() {
+            self.next.push(Reverse((self.turns.tenants.next(id), *rank, tenant)));
+        }
+    }
+
+    /// The head that is next. It has to be told what becomes of it.
+    pub(super) fn pop(&mut self) -> Option<Next> {
+        let Reverse((_, _, place)) = self.next.pop()?;
+        let tenant = &mut self.tenants[place];
+        let Reverse((_, stream)) =
+            tenant.next.pop().expect("it has something, or it were not here");
+        let head = match &mut tenant.streams[stream] {
+            Stream::One(head) => *head,
+            Stream::ByKey(keys) => {
+                let Reverse((_, _, head)) =
+                    keys.pop().expect("it has something, or it were not here");
+                head
+            }
+        };
+        Some(Next { head, tenant: place, stream })
+    }
+
+    /// The head gets nothing in this round.
+    pub(super) fn drop_it(&mut self, next: Next) {
+        self.go_on(next, None);
+    }
+
+    /// A job of the head was taken; this is the rank of its next one.
+    pub(super) fn took(&mut self, next: Next, then: Option<Rank>) {
+        let head = &self.heads[next.head];
+        let Tenant { id, weight, streams, .. } = &self.tenants[next.tenant];
+        self.turns.tenants.take(id, *weight);
+        if matches!(streams[next.stream], Stream::ByKey(_)) {
+            let place = (head.tenant.clone(), head.queue.clone());
+            self.turns.keys.entry(place).or_default().take(&head.lane, 1);
+        }
+        self.go_on(next, then);
+    }
+
+    fn go_on(&mut self, next: Next, then: Option<Rank>) {
+        let turn = self.key_turn_if_any(next);
+        let tenant = &mut self.tenants[next.tenant];
+        let rank = match &mut tenant.streams[next.stream] {
+            Stream::One(_) => then,
+            Stream::ByKey(keys) => {
+                keys.extend(then.map(|rank| Reverse((turn, rank, next.head))));
+                keys.peek().map(|Reverse((_, rank, _))| *rank)
+            }
+        };
+        tenant.next.extend(rank.map(|rank| Reverse((rank, next.stream))));
+        self.put_back(next.tenant);
+    }
+
+    fn key_turn_if_any(&self, next: Next) -> u64 {
+        match self.tenants[next.tenant].streams[next.stream] {
+            Stream::One(_) => 0,
+            Stream::ByKey(_) => self.key_turn(&self.heads[next.head]),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The usual claim: all claims of a batch want the same, it is one group, its jobs have no keys, and no rule keeps them
+//! back.
+//!
+//! Then its jobs are asked for and locked together with everything else that the commit loads. Whether there are jobs
+//! with keys after all, the same trip tells.
+
+use std::collections::VecDeque;
+
+use tokio_postgres::Row;
+use windlass_kernel::{
+    JobId, Lane, OpKind, Timestamp,
+    admit::{Head, NoBooks, Request, Turns, admit},
+    job::Rank,
+};
+
+use super::{
+    PgResult,
+    claim::{Grant, LOCK_MAX, apply},
+    load::{Loaded, free_job_of, row_columns},
+    names::Names,
+    pipeline::Ask,
+    types::Time,
+    work::Work,
+};
+use crate::{Write, commit::ClaimMany, job_row::GroupName};
+
+/// All claims want the same, and it is one line.
+pub(super) struct Direct {
+    pub(super) group: i32,
+    pub(super) name: GroupName,
+    floor: i64,
+    limit: usize,
+    /// What was found, best first, and locked.
+    ready: VecDeque<(Loaded, String)>,
+    /// The best rank that was found, if there may be more than was asked for.
+    full_from: Option<i64>,
+}
+
+/// What is ready, best first, served by the index `jobs_ready`; then retries that are due, longest due first,
+/// served by the index `jobs_retry`.
+const READY: &str = concat!(
+    "SELECT *, false FROM (SELECT ",
+    row_columns!(),
+    ", j.payload FROM jobs j
+     WHERE j.group_id = $1 AND j.lane = 0 AND (j.state = 'queued' OR j.state = 'interrupted')
+        AND j.rank >= $2
+     ORDER BY j.rank LIMIT $3 FOR UPDATE SKIP LOCKED) AS ready
+     UNION ALL SELECT *, true FROM (SELECT ",
+    row_columns!(),
+    ", j.payload FROM jobs j
+     WHERE j.group_id = $1 AND j.lane = 0
+        AND j.next_retry_at <= coalesce($4, statement_timestamp())
+     ORDER BY j.next_retry_at LIMIT $3 FOR UPDATE SKIP LOCKED) AS due"
+);
+
+impl Direct {
+    /// The way that claims for a group go, of which these writes may touch some.
+    pub(super) fn new(
+        (group, name): (i32, GroupName),
+        wanted: &[&ClaimMany],
+        writes: &[Write],
+        names: &Names,
+    ) -> Self {
+        let touched = writes.iter().filter(|write| may_touch_ready(write)).count();
+        let limit = wanted.iter().map(|it| it.max).fold(touched, usize::saturating_add);
+        let (floor, limit) = (names.floor(group), limit.min(LOCK_MAX));
+        Self { group, name, floor, limit, ready: VecDeque::new(), full_from: None }
+    }
+
+    /// It is to look from the beginning, if it did not and found too little.
+    pub(super) fn looks_below(&mut self) -> bool {
+        let looks = self.floor > i64::MIN && self.full_from.is_none();
+        if looks {
+            self.floor = i64::MIN;
+        }
+        looks
+    }
+
+    /// Notes how far the group was looked through, when what was found is taken for good.
+    pub(super) fn note(&self, names: &Names) {
+        match self.full_from {
+            Some(rank) => names.raise_floor(self.group, rank),
+            None => names.lower_floor(self.group, i64::MIN),
+        }
+    }
+
+    pub(super) fn ask(&self, now: Option<Timestamp>) -> Ask {
+        let limit = i64::try_from(self.limit).unwrap_or(i64::MAX);
+        Ask::new(READY).with(self.group).with(self.floor).with(limit).with(now.map(Time))
+    }
+
+    pub(super) fn take(&mut self, rows: &[Row]) -> PgResult<()> {
+        let mut found = Vec::with_capacity(rows.len());
+        let mut ready = 0;
+        for row in rows {
+            found.push((free_job_of(row, &self.name)?, row.try_get(26)?));
+            ready += usize::from(!row.try_get::<_, bool>(27)?);
+        }
+        let best = found.first().filter(|_| ready == self.limit);
+        self.full_from = best.map(|(loaded, _): &(Loaded, String)| rank_of(loaded).0.0);
+        found.sort_by_key(|(loaded, _)| rank_of(loaded));
+        self.ready = found.into();
+        Ok(())
+    }
+
+    pub(super) fn grant(
+        &mut self,
+        wanted: &ClaimMany,
+        work: &mut Work<'_>,
+        now: Timestamp,
+    ) -> Vec<Grant> {
+        self.ready.retain(|(loaded, _)| !work.set.contains(loaded.job.id));
+        let head = Head {
+            queue: &self.name.queue,
+            tenant: &self.name.tenant,
+            kind: &self.name.kind,
+            lane: Lane::NONE,
+            retries: false,
+            ranks: self.ready.iter().take(wanted.max).map(|(job, _)| rank_of(job).0).collect(),
+            isolated_since: None,
+        };
+        let request =
+            Request { max: wanted.max, held: 0, holds_isolated: false, heads: vec![head] };
+        let quotas = admit(&request, &[], &NoBooks, &mut Turns::default(), now).quotas;
+        let take = quotas.first().map_or(0, |quota| quota.take);
+        let taken: Vec<_> = self.ready.drain(..take).collect();
+        apply(taken, wanted, false, work, now)
+    }
+}
+
+fn rank_of(loaded: &Loaded) -> (Rank, JobId) {
+    (loaded.job.spec.rank(), loaded.job.id)
+}
+
+/// May a write be about a job that could be claimed? Whatever is locked and not granted is kept from others.
+fn may_touch_ready(write: &Write) -> bool {
+    let Write::Op { op, .. } = write else { return false };
+    !matches!(op.kind(), OpKind::Enqueue | OpKind::Settle | OpKind::Renew | OpKind::Checkpoint)
+}

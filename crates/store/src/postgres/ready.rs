@@ -1,0 +1,345 @@
+//! Which lines have jobs that can be claimed, as far as a node remembers it. A line is one lane of one group.
+//!
+//! There may be thousands of lines, one for each tenant or key, and a claim must not ask for all of them. So a node
+//! remembers which have something, with the rank of the first job, and asks for the jobs of a few. What is remembered
+//! is a hint: other nodes take jobs and make new ones. A line that is found empty is forgotten. All lines are looked up
+//! anew when a claim is not filled, when others say that something became ready, and after every `1 + lines / 64` claims:
+//! so a job in a line that nobody here knows waits for that many claims at the most.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use deadpool_postgres::ClientWrapper;
+use windlass_kernel::{Job, JobId, Lane, State, Timestamp, job::Rank};
+
+use super::{
+    PgResult,
+    load::{Place, id_of, time_of},
+    pipeline::{Ask, run},
+    types::Time,
+};
+
+/// The lines that this node knows.
+#[derive(Default)]
+pub(super) struct Ready {
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    groups: HashMap<i32, Group>,
+    /// How often somebody said that something became ready which may not be remembered here.
+    heard: u64,
+    /// How many looks last.
+    looks: usize,
+    /// Where a claim begins that cannot look at all lines.
+    window: usize,
+}
+
+#[derive(Default)]
+struct Group {
+    lanes: BTreeMap<Lane, Line>,
+    /// How much was heard when it was last looked up.
+    heard: u64,
+    /// How many claims have gone by it since.
+    claims: usize,
+}
+
+/// What may be ready in one lane of a group.
+#[derive(Clone, Copy, Default)]
+struct Line {
+    /// The rank of the first job, as it was last seen.
+    first: Option<Rank>,
+    /// No retry is due before this.
+    retry_at: Option<Timestamp>,
+}
+
+/// Where a claim may take from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct From {
+    /// The place of the group among those that are wanted.
+    pub(super) place: usize,
+    pub(super) group: i32,
+    pub(super) lane: Lane,
+    /// Retries that are due, or what is ready?
+    pub(super) retries: bool,
+    /// The rank of the first, as far as it is known.
+    pub(super) first: Rank,
+}
+
+/// What was found in a line, best first.
+pub(super) struct Found {
+    pub(super) from: From,
+    pub(super) ranks: Vec<Rank>,
+    pub(super) ids: Vec<JobId>,
+    /// Since when the first one waits.
+    pub(super) since: Timestamp,
+    /// May there be more than was asked for?
+    pub(super) may_have_more: bool,
+}
+
+impl Found {
+    /// Only those jobs of it.
+    pub(super) fn only(&self, is_one: impl Fn(JobId) -> bool) -> Self {
+        let jobs = self.ranks.iter().zip(&self.ids).filter(|(_, id)| is_one(**id));
+        let (ranks, ids) = jobs.map(|(rank, id)| (*rank, *id)).unzip();
+        Self { from: self.from, ranks, ids, since: self.since, may_have_more: false }
+    }
+}
+
+/// So many lines are looked up for each claim that goes by what is remembered.
+const LINES_FOR_A_CLAIM: usize = 64;
+
+/// The lanes of groups that have jobs which can be claimed, one after the other, with the first rank of each. Served by
+/// the index `jobs_ready`.
+const LANES: &str = "
+    WITH RECURSIVE lines AS (
+        SELECT g.id AS group_id, first.lane, first.rank
+        FROM unnest($1::int[]) AS g (id) CROSS JOIN LATERAL (
+            SELECT lane, rank FROM jobs
+            WHERE group_id = g.id AND (state = 'queued' OR state = 'interrupted')
+            ORDER BY lane, rank LIMIT 1) AS first
+        UNION ALL
+        SELECT lines.group_id, next.lane, next.rank
+        FROM lines CROSS JOIN LATERAL (
+            SELECT lane, rank FROM jobs
+            WHERE group_id = lines.group_id AND lane > lines.lane
+                AND (state = 'queued' OR state = 'interrupted')
+            ORDER BY lane, rank LIMIT 1) AS next)
+    SELECT group_id, lane, rank FROM lines";
+
+/// The lanes of groups that have retries, with the time of the first of each. Served by the index `jobs_retry`.
+const RETRY_LANES: &str = "
+    WITH RECURSIVE lines AS (
+        SELECT g.id AS group_id, first.lane, first.next_retry_at
+        FROM unnest($1::int[]) AS g (id) CROSS JOIN LATERAL (
+            SELECT lane, next_retry_at FROM jobs
+            WHERE group_id = g.id AND next_retry_at IS NOT NULL
+            ORDER BY lane, next_retry_at LIMIT 1) AS first
+        UNION ALL
+        SELECT lines.group_id, next.lane, next.next_retry_at
+        FROM lines CROSS JOIN LATERAL (
+            SELECT lane, next_retry_at FROM jobs
+            WHERE group_id = lines.group_id AND lane > lines.lane AND next_retry_at IS NOT NULL
+            ORDER BY lane, next_retry_at LIMIT 1) AS next)
+    SELECT group_id, lane, next_retry_at FROM lines";
+
+impl Ready {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does a group have jobs with a key, as far as it is known?
+    pub(super) fn has_keys(&self, group: i32) -> bool {
+        let known = self.known();
+        let lanes = known.groups.get(&group).map(|group| &group.lanes);
+        lanes.is_some_and(|lanes| lanes.keys().any(|lane| *lane != Lane::NONE))
+    }
+
+    /// Is it time to look these groups up? It is asked once for each claim.
+    pub(super) fn is_old(&self, groups: impl Iterator<Item = i32>) -> bool {
+        let mut known = self.known();
+        let Known { groups: all, heard, .. } = &mut *known;
+        let (mut lines, mut claims) = (0, 0);
+        for id in groups {
+            let Some(group) = all.get_mut(&id).filter(|group| group.heard == *heard) else {
+                return true;
+            };
+            group.claims += 1;
+            lines += group.lanes.len();
+            claims = claims.max(group.claims);
+        }
+        claims > 1 + lines / LINES_FOR_A_CLAIM
+    }
+
+    /// Looks up which lines of these groups have something.
+    pub(super) async fn look(&self, client: &ClientWrapper, groups: &[i32]) -> PgResult<()> {
+        let heard = {
+            let mut known = self.known();
+            known.looks += 1;
+            known.heard
+        };
+        let looks = Looks(self);
+        let ask = |sql| Ask::new(sql).with(groups.to_vec());
+        let rows = run(client, &[ask(LANES), ask(RETRY_LANES)]).await?;
+        let mut found: HashMap<i32, Group> = HashMap::with_capacity(groups.len());
+        for id in groups {
+            found.insert(*id, Group { heard, ..Group::default() });
+        }
+        for row in &rows[0] {
+            let line = line_of(&mut found, row.try_get(0)?, Lane::new(row.try_get(1)?));
+            line.first = Some(Rank(row.try_get(2)?));
+        }
+        for row in &rows[1] {
+            let line = line_of(&mut found, row.try_get(0)?, Lane::new(row.try_get(1)?));
+            line.retry_at = Some(time_of(row, 2)?);
+        }
+        self.known().groups.extend(found);
+        drop(looks);
+        Ok(())
+    }
+
+    /// Where something may be had, group by group.
+    pub(super) fn lines(&self, groups: impl Iterator<Item = i32>, now: Timestamp) -> Vec<From> {
+        let known = self.known();
+        let mut lines = Vec::new();
+        for (place, group) in groups.enumerate() {
+            let lanes = known.groups.get(&group).into_iter().flat_map(|group| &group.lanes);
+            for (lane, line) in lanes {
+                let from =
+                    From { place, group, lane: *lane, retries: false, first: Rank(i64::MIN) };
+                lines.extend(line.first.map(|first| From { first, ..from }));
+                let is_due = line.retry_at.is_some_and(|at| at <= now);
+                lines.extend(is_due.then_some(From { retries: true, ..from }));
+            }
+        }
+        lines
+    }
+
+    /// Remembers what was found in lines. Of each so many were taken.
+    pub(super) fn note_found(&self, found: &[Found], taken: &[usize]) {
+        let mut known = self.known();
+        for (Found { from, ranks, may_have_more, .. }, taken) in found.iter().zip(taken) {
+            let Some(group) = known.groups.get_mut(&from.group) else { continue };
+            let Some(line) = group.lanes.get_mut(&from.lane) else { continue };
+            let left = ranks.get(*taken).or(ranks.last().filter(|_| *may_have_more));
+            if !from.retries {
+                line.first = left.copied();
+            } else if left.is_none() {
+                // When the next one is due, the next look tells.
+                line.retry_at = None;
+                group.heard = u64::MAX;
+            }
+            if group.lanes[&from.lane].is_empty() {
+                group.lanes.remove(&from.lane);
+            }
+        }
+    }
+
+    /// A commit of this node made a job, or changed it.
+    pub(super) fn note<'a>(&self, jobs: impl Iterator<Item = (&'a Job, &'a Place)>) {
+        let mut known = self.known();
+        if known.groups.is_empty() && known.looks == 0 {
+            return;
+        }
+        for (job, place) in jobs {
+            let Some((group, _)) = place.group else { continue };
+            let first = is_ready(job.state).then(|| job.spec.rank());
+            if first.is_none() && job.next_retry_at.is_none() {
+                continue;
+            }
+            if known.looks > 0 {
+                // A look that lasts may not have seen it, and what it finds takes the place of this.
+                known.heard += 1;
+            }
+            let Some(group) = known.groups.get_mut(&group) else { continue };
+            let line = group.lanes.entry(place.lane).or_default();
+            line.first = [line.first, first].into_iter().flatten().min();
+            line.retry_at = [line.retry_at, job.next_retry_at].into_iter().flatten().min();
+        }
+    }
+
+    /// Where the next claim begins that looks at so many lines of more.
+    pub(super) fn next_window(&self, lines: usize) -> usize {
+        let mut known = self.known();
+        known.window = known.window.wrapping_add(lines);
+        known.window
+    }
+
+    /// Something may have become ready anywhere.
+    pub(super) fn hear(&self) {
+        self.known().heard += 1;
+    }
+}
+
+fn line_of(groups: &mut HashMap<i32, Group>, group: i32, lane: Lane) -> &mut Line {
+    groups.entry(group).or_default().lanes.entry(lane).or_default()
+}
+
+impl Line {
+    fn is_empty(&self) -> bool {
+        self.first.is_none() && self.retry_at.is_none()
+    }
+}
+
+/// A look that lasts, until this is dropped.
+struct Looks<'a>(&'a Ready);
+
+impl Drop for Looks<'_> {
+    fn drop(&mut self) {
+        self.0.known().looks -= 1;
+    }
+}
+
+pub(super) fn is_ready(state: State) -> bool {
+    matches!(state, State::Queued | State::Interrupted)
+}
+
+/// The first jobs of lines that can be claimed. Nothing is locked by it. Served by the index `jobs_ready`.
+const FIRST: &str = "
+    SELECT v.place, j.id, j.rank, j.updated_at
+    FROM unnest($1::int[], $2::int[], $3::bigint[]) AS v (place, group_id, lane) CROSS JOIN LATERAL (
+        SELECT id, rank, updated_at FROM jobs
+        WHERE group_id = v.group_id AND lane = v.lane AND (state = 'queued' OR state = 'interrupted')
+        ORDER BY rank LIMIT $4) AS j";
+
+/// The retries of lines that are due, longest due first. Served by the index `jobs_retry`.
+const DUE: &str = "
+    SELECT v.place, j.id, j.rank, j.updated_at
+    FROM unnest($1::int[], $2::int[], $3::bigint[]) AS v (place, group_id, lane) CROSS JOIN LATERAL (
+        SELECT id, rank, updated_at FROM jobs
+        WHERE group_id = v.group_id AND lane = v.lane AND next_retry_at <= $5
+        ORDER BY next_retry_at LIMIT $4) AS j";
+
+/// The statements that ask for the first jobs of lines, which [`found_of`] expects the rows of.
+pub(super) fn asks(lines: &[From], limit: usize, now: Timestamp, asks: &mut Vec<Ask>) {
+    for retries in [false, true] {
+        let (mut places, mut groups, mut lanes) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, from) in lines.iter().enumerate().filter(|(_, from)| from.retries == retries) {
+            places.push(i32::try_from(place).expect("lines are bounded"));
+            groups.push(from.group);
+            lanes.push(from.lane.get());
+        }
+        if places.is_empty() {
+            continue;
+        }
+        let ask = Ask::new(if retries { DUE } else { FIRST });
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let ask = ask.with(places).with(groups).with(lanes).with(limit);
+        asks.push(if retries { ask.with(Time(now)) } else { ask });
+    }
+}
+
+/// What was found in each of these lines, less some jobs.
+pub(super) fn found_of(
+    lines: &[From],
+    limit: usize,
+    rows: &mut impl Iterator<Item = Vec<tokio_postgres::Row>>,
+    is_out: impl Fn(JobId) -> bool,
+    now: Timestamp,
+) -> PgResult<Vec<Found>> {
+    let mut jobs: Vec<(usize, Vec<(Rank, JobId, Timestamp)>)> = vec![(0, Vec::new()); lines.len()];
+    for retries in [false, true] {
+        if !lines.iter().any(|from| from.retries == retries) {
+            continue;
+        }
+        for row in rows.next().unwrap_or_default() {
+            let place = usize::try_from(row.try_get::<_, i32>(0)?).unwrap_or(usize::MAX);
+            let Some((count, jobs)) = jobs.get_mut(place) else { continue };
+            *count += 1;
+            let id = id_of(&row, 1)?;
+            if !is_out(id) {
+                jobs.push((Rank(row.try_get(2)?), id, time_of(&row, 3)?));
+            }
+        }
+    }
+    let found = lines.iter().zip(jobs).map(|(from, (count, mut jobs))| {
+        jobs.sort_unstable();
+        let since = jobs.first().map_or(now, |job| job.2);
+        let (ranks, ids) = jobs.into_iter().map(|(rank, id, _)| (rank, id)).unzip();
+        Found { from: *from, ranks, ids, since, may_have_more: count >= limit }
+    });
+    Ok(found.collect())
+}

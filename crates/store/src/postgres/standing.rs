@@ -1,0 +1,185 @@
+//! Why a job is not running: one look at all that could say so.
+
+use std::time::Duration;
+
+use deadpool_postgres::ClientWrapper;
+use windlass_kernel::{
+    Job, JobId, Kind, Lane, Queue, Rule, State, TenantId, Timestamp, WorkerId,
+    admit::{self, Head},
+    rule::Part,
+};
+
+use super::{
+    PgResult,
+    load::{Loaded, id_of, json_of, number, text_of, time_of, time_or_none},
+    pipeline::{Ask, run, run_one},
+    read::read_job,
+    rules::load_book,
+    types::{Time, Uuid, signed},
+};
+use crate::{
+    read::{Holder, Listens, Standing},
+    rules::{HeldParts, Known},
+};
+
+const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+const END: &str = "ROLLBACK";
+
+const MOMENT: &str = "
+    SELECT clock_timestamp(), (SELECT at FROM feed ORDER BY first DESC LIMIT 1)";
+
+/// What a look at a job's standing has to know beforehand.
+#[derive(Clone, Copy)]
+pub(super) struct Look {
+    pub(super) id: JobId,
+    /// What time it is, if the server's clock does not say so.
+    pub(super) clock: Option<Timestamp>,
+    /// The class of the locks that processes hold for their workers.
+    pub(super) presence_class: i32,
+}
+
+impl Look {
+    /// What keeps the job, as one snapshot shows it.
+    pub(super) async fn read(self, client: &ClientWrapper) -> PgResult<Option<Standing>> {
+        run_one(client, Ask::new(BEGIN)).await?;
+        let found = self.read_standing(client).await;
+        // Whoever takes the connection next must find it outside of a transaction.
+        if found.as_ref().err().is_none_or(|error| !error.is_unknown()) {
+            run_one(client, Ask::new(END)).await?;
+        }
+        found
+    }
+
+    async fn read_standing(self, client: &ClientWrapper) -> PgResult<Option<Standing>> {
+        let Some(Loaded { job, place }) = read_job(client, self.id).await? else { return Ok(None) };
+        let moment = run_one(client, Ask::new(MOMENT)).await?;
+        let now = match self.clock {
+            Some(clock) => clock,
+            None => time_of(&moment[0], 0)?,
+        };
+        let now = time_or_none(&moment[0], 1)?.map_or(now, |last| now.max(last));
+        let book = load_book(client).await?;
+        let held = read_held(client).await?;
+        let mut parts = HeldParts::default();
+        for row in &held {
+            parts.add(&book.rules, (&row.queue, &row.tenant, &row.kind, row.lane), 1);
+        }
+        let spec = &job.spec;
+        let head = Head {
+            queue: &spec.queue,
+            tenant: &spec.tenant,
+            kind: &spec.kind,
+            lane: place.lane,
+            retries: job.state == State::RetryScheduled,
+            ranks: vec![spec.rank()].into(),
+            isolated_since: None,
+        };
+        let known = Known { states: &book.states, held: &parts };
+        let blocked = admit::blocked(&head, &book.rules, &known, now);
+        let keeps = |rule: &&Rule| blocked.iter().any(|it| it.rule == rule.name);
+        let rules: Vec<Rule> = book.rules.iter().filter(keeps).cloned().collect();
+        let mut holders = Vec::new();
+        for rule in &rules {
+            if rule.counts_held() {
+                let own = Part::of(rule.says.each(), head.queue, head.tenant, head.kind, head.lane);
+                let same = held.iter().filter(|row| row.part_of(rule) == own);
+                holders.extend(same.take(Standing::HOLDERS_MAX).map(|row| row.holder(rule)));
+            }
+        }
+        let in_queue = held.iter().filter(|row| row.queue == spec.queue);
+        let since: Vec<Duration> =
+            in_queue.filter_map(|row| Some(now.since(row.started_at?))).collect();
+        let count = u32::try_from(since.len()).unwrap_or(u32::MAX);
+        let running =
+            (count > 0).then(|| (u64::from(count), since.iter().sum::<Duration>() / count));
+        let before = read_before(client, &job).await?;
+        let listening = self.read_listening(client, now).await?;
+        Ok(Some(Standing { now, blocked, rules, holders, listening, before, running, job }))
+    }
+
+    /// Workers that said a short while ago what they listen to, and those that a process which lives vouches for.
+    async fn read_listening(
+        self,
+        client: &ClientWrapper,
+        now: Timestamp,
+    ) -> PgResult<Vec<(WorkerId, Listens)>> {
+        let class = i64::from(self.presence_class.cast_unsigned());
+        let from = now.minus(Standing::LISTENS_FOR);
+        let rows = run_one(client, Ask::new(LISTENING).with(Time(from)).with(class)).await?;
+        rows.iter().map(|row| Ok((text_of(row, 0)?, json_of(row, 1)?))).collect()
+    }
+}
+
+/// A job that is held.
+struct HeldJob {
+    id: JobId,
+    queue: Queue,
+    tenant: TenantId,
+    kind: Kind,
+    lane: Lane,
+    worker: WorkerId,
+    started_at: Option<Timestamp>,
+}
+
+impl HeldJob {
+    fn part_of(&self, rule: &Rule) -> Option<Part> {
+        let covers = rule.scope.covers(&self.queue, &self.tenant, &self.kind);
+        let part = Part::of(rule.says.each(), &self.queue, &self.tenant, &self.kind, self.lane);
+        part.filter(|_| covers)
+    }
+
+    fn holder(&self, rule: &Rule) -> Holder {
+        Holder { rule: rule.name.clone(), job_id: self.id, worker: self.worker.clone() }
+    }
+}
+
+/// Served by the index `jobs_leased`.
+const HELD: &str = "
+    SELECT j.id, g.queue, g.tenant, g.kind, j.lane, s.worker,
+        CASE WHEN j.state = 'running' THEN j.updated_at END
+    FROM jobs j JOIN job_groups g ON g.id = j.group_id JOIN sessions s ON s.id = j.lease_session
+    WHERE j.lease_session IS NOT NULL ORDER BY j.id";
+
+async fn read_held(client: &ClientWrapper) -> PgResult<Vec<HeldJob>> {
+    let rows = run_one(client, Ask::new(HELD)).await?;
+    let held = rows.iter().map(|row| {
+        Ok(HeldJob {
+            id: id_of(row, 0)?,
+            queue: text_of(row, 1)?,
+            tenant: text_of(row, 2)?,
+            kind: text_of(row, 3)?,
+            lane: Lane::new(row.try_get(4)?),
+            worker: text_of(row, 5)?,
+            started_at: time_or_none(row, 6)?,
+        })
+    });
+    held.collect()
+}
+
+/// Jobs of the same queue and tenant that can be claimed and come first. Served by the index `jobs_ready`.
+const BEFORE: &str = "
+    SELECT count(*) FROM (
+        SELECT FROM job_groups g JOIN jobs j ON j.group_id = g.id
+        WHERE g.queue = $1 AND g.tenant = $2 AND (j.state = 'queued' OR j.state = 'interrupted')
+            AND j.rank <= $3 AND (j.rank, j.id) < ($3, $4)
+        LIMIT $5) AS before";
+
+async fn read_before(client: &ClientWrapper, job: &Job) -> PgResult<u64> {
+    let spec = &job.spec;
+    let ask = Ask::new(BEFORE)
+        .with(spec.queue.as_str().to_owned())
+        .with(spec.tenant.as_str().to_owned())
+        .with(spec.rank().0)
+        .with(Uuid(job.id.as_u128()))
+        .with(signed(Standing::BEFORE_MAX));
+    number(&run(client, &[ask]).await?[0][0], 0)
+}
+
+/// Whoever lives holds the lock of its worker.
+const LISTENING: &str = "
+    SELECT worker, listens FROM sessions
+    WHERE listens IS NOT NULL AND CASE WHEN vouched THEN EXISTS (
+            SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2
+                AND classid = $2::bigint::oid AND objid = sessions.id::bigint::oid)
+        ELSE listened_at > $1 END
+    ORDER BY id";

@@ -1,0 +1,192 @@
+//! Rules that several nodes share: none of them takes what another has taken.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use windlass_kernel::{
+    JobId, LimitKey, RuleName, Says, Scope, UniqueKey,
+    ops::NewJob,
+    rule::{Each, PutRule, Rate, RuleOp},
+};
+use windlass_store::{Reply, Store, Write};
+
+use crate::common::{
+    Backend, START, TestStore, answer, claim_many, clock, enqueue, granted, person, plain, queue,
+    settle, succeeded, write,
+};
+
+/// Another node of the same store.
+fn node(test: &TestStore) -> Arc<dyn Store> {
+    test.home.open(clock(&Arc::new(START.into())), &test.runtime).unwrap()
+}
+
+fn put(name: &str, says: Says) -> Write {
+    let (name, by) = (RuleName::new(name).unwrap(), person("ann"));
+    let scope = Scope::queue(queue(NewJob::DEFAULT_NAME));
+    Write::Rule(RuleOp::Put(PutRule { name, scope, says, by, reason: None }))
+}
+
+fn with_key(number: u128) -> NewJob {
+    let key = LimitKey::new(format!("k{}", number % 4)).unwrap();
+    NewJob { limit_key: Some(key), ..plain() }
+}
+
+fn fill(test: &TestStore, jobs: u128, new: impl Fn(u128) -> NewJob) {
+    let writes = (1..=jobs).map(|number| write(enqueue(number, new(number)))).collect();
+    assert!(test.commit(writes).iter().all(Result::is_ok));
+}
+
+/// A worker that claims and settles until there is nothing more.
+async fn work(store: Arc<dyn Store>, name: String, first_claim: u128, left: Arc<HashSet<JobId>>) {
+    let (mut claim, mut idle) = (first_claim, 0);
+    while idle < 200 {
+        claim += 1;
+        let replies = store.commit(vec![claim_many(&name, claim, 2)].into()).await.unwrap();
+        let got = granted(replies[0].as_ref().unwrap());
+        if got.is_empty() {
+            idle += 1;
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+            continue;
+        }
+        idle = 0;
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        let ends = got.iter().inspect(|it| assert!(left.contains(&it.job.id)));
+        let ends = ends.map(|it| write(settle(it.job.id, it.job.epoch, succeeded())));
+        let replies = store.commit(ends.collect::<Vec<_>>().into()).await.unwrap();
+        assert!(replies.iter().all(Result::is_ok));
+    }
+}
+
+/// Sixteen workers on two nodes work all jobs off. It gives back what was held at once at the most, of all jobs and of
+/// one key: the feed tells what happened in the order of the commits.
+fn held_at_once(test: &TestStore, jobs: u128) -> (usize, usize) {
+    let (other, all) = (node(test), (1..=jobs).map(JobId::from_u128).collect::<HashSet<_>>());
+    let all = Arc::new(all);
+    let workers: Vec<_> = (0..16u128)
+        .map(|number| {
+            let store = if number % 2 == 0 { test.store.clone() } else { other.clone() };
+            let (name, first_claim) = (format!("w{number}"), (number + 1) << 32);
+            test.runtime.spawn(work(store, name, first_claim, all.clone()))
+        })
+        .collect();
+    workers.into_iter().for_each(|worker| test.runtime.block_on(worker).unwrap());
+    assert!(test.wait(test.store.open_jobs()).is_empty(), "all are done");
+    assert!(test.home.check().is_clean());
+    let (mut held, mut most, mut by_key, mut most_by_key) = (0, 0, HashMap::new(), 0);
+    for event in test.wait(test.store.feed(0, 100_000)) {
+        let line: serde_json::Value = serde_json::from_str(&event.line).unwrap();
+        let id: JobId = format!("job_{}", line[0].as_str().unwrap()).parse().unwrap();
+        let key = by_key.entry(id.as_u128() % 4).or_insert(0);
+        match line[2].as_str().unwrap() {
+            "worker_claim" => {
+                held += 1;
+                *key += 1;
+            }
+            "completed" => {
+                held -= 1;
+                *key -= 1;
+            }
+            _ => {}
+        }
+        most = most.max(held);
+        most_by_key = most_by_key.max(*key);
+    }
+    (most, most_by_key)
+}
+
+#[test]
+fn two_nodes_never_exceed_a_limit_together() {
+    let test = TestStore::new(Backend::Postgres);
+    fill(&test, 150, |_| plain());
+    test.write(put("three", Says::Concurrency { max: 3, each: Each::Together })).unwrap();
+    assert_eq!(held_at_once(&test, 150).0, 3, "all slots were used, and no more");
+}
+
+#[test]
+fn two_nodes_never_exceed_a_limit_of_each_key() {
+    let test = TestStore::new(Backend::Postgres);
+    fill(&test, 150, with_key);
+    test.write(put("one", Says::Concurrency { max: 1, each: Each::Key })).unwrap();
+    let (most, of_a_key) = held_at_once(&test, 150);
+    assert_eq!(of_a_key, 1);
+    assert!(most > 1, "other keys do not wait for it");
+}
+
+#[test]
+fn two_nodes_share_a_rate() {
+    let test = TestStore::new(Backend::Postgres);
+    fill(&test, 100, |_| plain());
+    let per = std::time::Duration::from_secs(60);
+    let rate = Rate { count: 7, per, burst: Some(7), each: Each::Tenant };
+    test.write(put("slowly", Says::Rate(rate))).unwrap();
+    let other = node(&test);
+    let claims: Vec<_> = (0..16u128)
+        .map(|number| {
+            let store = if number % 2 == 0 { test.store.clone() } else { other.clone() };
+            let claim = claim_many(&format!("w{number}"), number + 1, 2);
+            test.runtime.spawn(async move {
+                let replies = store.commit(vec![claim].into()).await.unwrap();
+                granted(replies[0].as_ref().unwrap()).len()
+            })
+        })
+        .collect();
+    let begun: usize = claims.into_iter().map(|claim| test.runtime.block_on(claim).unwrap()).sum();
+    assert_eq!(begun, 7);
+}
+
+#[test]
+fn what_one_node_is_told_another_obeys_at_once() {
+    let test = TestStore::new(Backend::Postgres);
+    let other = node(&test);
+    let ask = |write: Write| test.wait(other.commit(vec![write].into())).remove(0);
+    assert!(ask(write(enqueue(1, plain()))).is_ok());
+    assert_eq!(granted(&ask(claim_many("w1", 1, 1)).unwrap()).len(), 1);
+    test.write(put("close", Says::Drain)).unwrap();
+    // It makes jobs without a look at what is stored, but not past a rule that it does not know.
+    assert_eq!(ask(write(enqueue(2, plain()))).unwrap_err().code(), "DRAINING");
+    test.write(put("close", Says::Pause)).unwrap();
+    assert!(ask(write(enqueue(2, plain()))).is_ok());
+    assert!(granted(&ask(claim_many("w1", 2, 1)).unwrap()).is_empty());
+    test.write(put("close", Says::Concurrency { max: 2, each: Each::Together })).unwrap();
+    assert_eq!(granted(&ask(claim_many("w1", 3, 1)).unwrap()).len(), 1);
+}
+
+#[test]
+fn one_unique_key_from_two_nodes_is_one_job() {
+    let test = TestStore::new(Backend::Postgres);
+    let other = node(&test);
+    for round in 0..5u128 {
+        let key = UniqueKey::new(format!("sync-{round}")).unwrap();
+        let asked: Vec<_> = (1..=64u128)
+            .map(|number| {
+                let store = if number % 2 == 0 { test.store.clone() } else { other.clone() };
+                let new = NewJob { unique_key: Some(key.clone()), ..plain() };
+                let write = write(enqueue(round * 100 + number, new));
+                test.runtime.spawn(async move { store.commit(vec![write].into()).await })
+            })
+            .collect();
+        let told = asked.into_iter().map(|asked| {
+            let replies = test.runtime.block_on(asked).unwrap().unwrap();
+            answer(replies[0].as_ref().unwrap()).job_id
+        });
+        assert_eq!(told.collect::<HashSet<JobId>>().len(), 1);
+    }
+    assert_eq!(test.wait(test.store.open_jobs()).len(), 5);
+    assert!(test.home.check().is_clean());
+}
+
+/// This node finds all that it wants among jobs without a key, and knows of no others.
+#[test]
+fn a_job_with_a_key_that_another_node_made_is_found_beside_many_without() {
+    let test = TestStore::new(Backend::Postgres);
+    fill(&test, 500, |_| plain());
+    assert_eq!(test.claim("w1", 1, 10).len(), 10);
+    let first = NewJob { priority: windlass_kernel::job::Priority(-100), ..with_key(1) };
+    let made = test.wait(node(&test).commit(vec![write(enqueue(1_000, first))].into()));
+    assert!(matches!(made[0], Ok(Reply::Answer(_))));
+    let got = test.claim("w1", 2, 10);
+    assert_eq!(got.len(), 10);
+    assert!(got.iter().any(|it| it.job.id == JobId::from_u128(1_000)));
+}

@@ -1,0 +1,77 @@
+//! Writes on their way to the store, and again if an answer is lost.
+//!
+//! A write with an identity may be sent twice: the second time it is answered from the record.
+
+use std::time::Duration;
+
+use windlass_store::{Error, Reply, Write};
+
+use super::Inner;
+use crate::SubmitError;
+
+/// How often a write whose answer was lost is sent again, and how long in between.
+const SEND_AGAIN: usize = 5;
+const SEND_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+/// The answer to a write, or why there is none.
+type Answered = Result<Reply, SubmitError>;
+
+impl Inner {
+    /// Submits a write, and lets whoever in this process has to know hear of it.
+    pub(crate) async fn submit(&self, write: Write) -> Answered {
+        let reply = self.handle.submit(write).await?;
+        self.note(&reply);
+        Ok(reply)
+    }
+
+    /// Submits a write that has an identity: if the answer is lost, it is sent again and answered from the
+    /// record.
+    pub(crate) async fn submit_known(&self, write: Write) -> Answered {
+        for _ in 0..SEND_AGAIN {
+            let answer = self.submit(write.clone()).await;
+            if !is_lost(&answer) {
+                return answer;
+            }
+            tokio::time::sleep(SEND_AGAIN_AFTER).await;
+        }
+        self.submit(write).await
+    }
+
+    /// Submits writes in this order.
+    pub(crate) async fn submit_many(&self, writes: Vec<Write>) -> Vec<Answered> {
+        let replies = self.handle.submit_many(writes).await;
+        replies.iter().flatten().for_each(|reply| self.note(reply));
+        replies
+    }
+
+    /// Submits writes that have identities, in this order. Those whose answers are lost, and no others, are sent again.
+    pub(crate) async fn submit_many_known(&self, writes: &[Write]) -> Vec<Answered> {
+        let mut answers = self.submit_many(writes.to_vec()).await;
+        for _ in 0..SEND_AGAIN {
+            let lost = answers.iter().enumerate().filter(|(_, answer)| is_lost(answer));
+            let lost: Vec<usize> = lost.map(|(place, _)| place).collect();
+            if lost.is_empty() {
+                break;
+            }
+            tokio::time::sleep(SEND_AGAIN_AFTER).await;
+            let again = lost.iter().map(|place| writes[*place].clone()).collect();
+            for (place, answer) in lost.into_iter().zip(self.submit_many(again).await) {
+                answers[place] = answer;
+            }
+        }
+        answers
+    }
+
+    fn note(&self, reply: &Reply) {
+        let Reply::Answer(answer) = reply else { return };
+        self.local.note(answer);
+        if answer.state.is_end() {
+            self.ends.tell(answer.job_id);
+        }
+    }
+}
+
+/// Does nobody know what became of the write?
+fn is_lost(answer: &Answered) -> bool {
+    matches!(answer, Err(SubmitError::Store(error)) if matches!(**error, Error::Ambiguous(_)))
+}

@@ -1,0 +1,72 @@
+//! A job whose answer was lost on the way is sent again: its caller hears of it, and it is there once.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use windlass::{Engine, Enqueued, Error, HandlerResult, State, job, testing};
+use windlass_store::{Store as _, sqlite::Sqlite};
+
+use crate::{
+    chance::Chance,
+    common::Do,
+    line::{Line, Weather},
+};
+
+/// An engine whose store answers, and some answers do not arrive.
+fn engine() -> HandlerResult<(Engine, Arc<Line>, Arc<Sqlite>)> {
+    let clock = testing::clock();
+    let store = testing::store(clock.clone())?;
+    let line = Arc::new(Line::new(store.clone(), Chance::new(1), Arc::default()));
+    line.set(Weather::LosesAnswers);
+    let engine = Engine::on(line.clone(), &testing::config(clock, testing::seeded(1)));
+    Ok((engine, line, store))
+}
+
+/// Each of these is a new job that is there, and nothing else is.
+async fn check(enqueued: &[Enqueued], line: &Line, store: &Sqlite) -> HandlerResult {
+    assert!(line.lost_answers() > 3, "{} answers were lost", line.lost_answers());
+    assert!(enqueued.iter().all(|it| !it.idempotent_hit && it.state == State::Queued));
+    let told: BTreeSet<_> = enqueued.iter().map(|it| it.id).collect();
+    let there: BTreeSet<_> = store.open_jobs().await?.iter().map(|job| job.id).collect();
+    assert_eq!((told.len(), told), (enqueued.len(), there));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_job_is_sent_again() -> HandlerResult {
+    let (engine, line, store) = engine()?;
+    let mut enqueued = Vec::new();
+    for _ in 0..30 {
+        enqueued.push(engine.enqueue(Do::succeed()).await?);
+    }
+    check(&enqueued, &line, &store).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_those_are_sent_again_that_were_lost() -> HandlerResult {
+    let (engine, line, store) = engine()?;
+    let mut enqueued = Vec::new();
+    for _ in 0..30 {
+        // One that is refused is not sent at all, and the others keep their places.
+        let requests = [job(Do::succeed()), job(Do::succeed()).queue(""), job(Do::succeed())];
+        let answers: [Result<Enqueued, Error>; 3] =
+            engine.enqueue_all(requests).await.try_into().expect("each has its answer");
+        let [first, refused, last] = answers;
+        assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+        enqueued.extend([first?, last?]);
+    }
+    check(&enqueued, &line, &store).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_was_there_before_is_still_told_from_one_that_was_sent_again() -> HandlerResult {
+    let (engine, line, _) = engine()?;
+    for number in 0..30 {
+        let request = || job(Do::succeed()).key(&format!("order-{number}"));
+        let first = engine.enqueue(request()).await?;
+        let again = engine.enqueue_all([request()]).await.remove(0)?;
+        assert_eq!((first.idempotent_hit, again.idempotent_hit), (false, true));
+        assert_eq!(first.id, again.id);
+    }
+    assert!(line.lost_answers() > 3);
+    Ok(())
+}

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use windlass::{CatchUp, HandlerResult, Overlap, Timestamp, Work, job, testing};
+use windlass::{CatchUp, HandlerResult, Timestamp, Work, job, testing};
 
 #[derive(Serialize, Deserialize)]
 struct Report {
@@ -12,10 +12,6 @@ struct Report {
 
 impl Work for Report {
     const KIND: &str = "report";
-}
-
-async fn report(_: Report) -> HandlerResult {
-    Ok(())
 }
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -28,11 +24,10 @@ async fn main() -> HandlerResult {
     // A test begins on 1 January.
     let march: Timestamp = "2026-03-28T00:00:00Z".parse()?;
     tokio::time::sleep(86 * DAY).await;
-    let worker = engine.worker().poll(DAY).handle(report).start().await?;
 
     let nightly = engine.schedule("nightly", job(Report { team: "sales".to_owned() }));
     let nightly = nightly.cron("30 2 * * *", "Europe/Berlin");
-    nightly.catch_up(CatchUp::Skip).overlap(Overlap::Skip).put().await?;
+    nightly.catch_up(CatchUp::Skip).put().await?;
     // 02:30 does not exist on 29 March: it runs once, when the clocks have been changed.
     for slot in schedules.preview("nightly", 3).await? {
         println!("{} is {}", slot.local, slot.at);
@@ -57,8 +52,7 @@ async fn main() -> HandlerResult {
     // The night that was skipped is made up for. The others have their jobs already.
     let filled = schedules.backfill("nightly", march, march.plus(3 * DAY)).await?;
     println!("filled in: {} new, {} known", filled.made.len(), filled.known.len());
-    let made = engine.wait(filled.made[0]).await?.job;
+    let made = engine.job(filled.made[0]).await?;
     println!("{}: {}", made.spec.idempotency_key, made.state);
-    worker.shutdown().await?;
     Ok(())
 }

@@ -108,7 +108,7 @@ paused: the printer is broken
 resumed
 skipped: paused
 filled in: 1 new, 2 known
-nightly@2026-03-30T00:30:00Z: succeeded";
+nightly@2026-03-30T00:30:00Z: queued";
     check("schedules", expected);
 }
 

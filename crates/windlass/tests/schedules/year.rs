@@ -239,9 +239,10 @@ async fn work(store: Arc<Sqlite>, clock: Clock) {
             max: 1_000,
             lease: HOUR,
             start: true,
+            neighbours: Vec::new(),
         };
         let reply = store.commit(vec![Write::Claim(wanted)].into()).await.unwrap().remove(0);
-        let Ok(Reply::Granted(granted)) = reply else { panic!("{reply:?}") };
+        let Ok(Reply::Granted { jobs: granted, .. }) = reply else { panic!("{reply:?}") };
         let settle = |granted: windlass_store::Granted| Write::Op {
             tenant: tenant(),
             op: Settle {

@@ -109,6 +109,23 @@ scheduled → due → worker_claim → started → timeout → retry_due → sta
 }
 
 #[test]
+fn schedules() {
+    let expected = "\
+2026-03-28T02:30:00+01:00[Europe/Berlin] is 2026-03-28T01:30:00Z
+2026-03-29T03:00:00+02:00[Europe/Berlin] is 2026-03-29T01:00:00Z
+2026-03-30T02:30:00+02:00[Europe/Berlin] is 2026-03-30T00:30:00Z
+created, next at 2026-03-28T01:30:00Z
+fired for 2026-03-28T01:30:00Z
+fired for 2026-03-29T01:00:00Z
+paused: the printer is broken
+resumed
+skipped: paused
+filled in: 1 new, 2 known
+nightly@2026-03-30T00:30:00Z: succeeded";
+    check("schedules", expected);
+}
+
+#[test]
 fn each_example_is_run_here_and_the_readme_shows_the_first() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let here = fs::read_to_string(root.join("tests/examples.rs")).unwrap();

@@ -56,6 +56,19 @@ fn cancellation() {
 }
 
 #[test]
+fn rules() {
+    let said = run("rules", &[]);
+    for words in [
+        "rule gentle of user:app keeps it: 2 are held of 2 that may be: job_",
+        "rule one per customer of user:app keeps it: 1 are held of 1 that may be: job_",
+        "is queued\n- rule night of user:app keeps it: it is paused (maintenance)",
+        "is succeeded\n- it came to its end at",
+    ] {
+        assert!(said.contains(words), "{words}\n{said}");
+    }
+}
+
+#[test]
 fn fencing() {
     let expected = "\
 succeeded

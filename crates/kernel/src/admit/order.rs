@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, HashMap},
+    collections::{BTreeMap, BinaryHeap},
 };
 
 use super::{Head, turns::Turns};
@@ -46,8 +46,8 @@ pub(super) struct Next {
 impl<'a> Order<'a> {
     pub(super) fn new(heads: &'a [Head<'a>], rules: &'a [Rule], turns: &'a mut Turns) -> Self {
         let mut order = Self { heads, turns, rules, tenants: Vec::new(), next: BinaryHeap::new() };
-        let mut places: HashMap<&TenantId, usize> = HashMap::new();
-        let mut by_key: HashMap<(usize, &Queue), usize> = HashMap::new();
+        let mut places: BTreeMap<&TenantId, usize> = BTreeMap::new();
+        let mut by_key: BTreeMap<(usize, &Queue), usize> = BTreeMap::new();
         let mut last: Option<(&TenantId, usize)> = None;
         for (place, head) in heads.iter().enumerate() {
             let Some(rank) = head.ranks.first() else { continue };

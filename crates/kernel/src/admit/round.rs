@@ -1,6 +1,6 @@
 //! One round: the slots of one worker, while they are shared out.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use super::{
     Admission, Blocked, Books, ISOLATION_PATIENCE, Quota, Request, Turns, blocked::Slot,
@@ -45,7 +45,7 @@ impl<'a> Round<'a> {
     }
 
     fn cover(&mut self, rules: &'a [Rule], books: &dyn Books) {
-        let mut places: HashMap<(usize, Part), usize> = HashMap::new();
+        let mut places: BTreeMap<(usize, Part), usize> = BTreeMap::new();
         for head in &self.request.heads {
             let mut covered_by = Vec::new();
             let restrains = rules.iter().enumerate().filter(|(_, rule)| rule.restrains());

@@ -1,6 +1,6 @@
 //! Who may claim how many, case by case and for random heads and rules.
 
-use std::{cell::RefCell, collections::HashMap, time::Duration};
+use std::{cell::RefCell, collections::BTreeMap, time::Duration};
 
 use proptest::prelude::*;
 
@@ -67,8 +67,8 @@ struct Wants(usize, usize);
 /// What is held and remembered: as it was before, and with what was admitted.
 #[derive(Clone, Debug, Default)]
 struct Ledger {
-    held: RefCell<HashMap<(RuleName, Part), usize>>,
-    states: HashMap<(RuleName, Part), RuleState>,
+    held: RefCell<BTreeMap<(RuleName, Part), usize>>,
+    states: BTreeMap<(RuleName, Part), RuleState>,
 }
 
 impl Books for Ledger {
@@ -83,12 +83,12 @@ impl Books for Ledger {
 
 impl Ledger {
     fn holds(rule: &str, part: Part, held: usize) -> Self {
-        let held = HashMap::from([((RuleName::new(rule).unwrap(), part), held)]);
+        let held = BTreeMap::from([((RuleName::new(rule).unwrap(), part), held)]);
         Self { held: held.into(), ..Self::default() }
     }
 
     fn remembers(rule: &str, state: RuleState) -> Self {
-        let states = HashMap::from([((RuleName::new(rule).unwrap(), Part::All), state)]);
+        let states = BTreeMap::from([((RuleName::new(rule).unwrap(), Part::All), state)]);
         Self { states, ..Self::default() }
     }
 
@@ -429,8 +429,8 @@ fn any_rules() -> impl Strategy<Value = Vec<Rule>> {
 }
 
 /// Everything that a rule covers, by part, and how much of it is taken.
-fn taken(rule: &Rule, heads: &[Own], admission: &Admission) -> HashMap<Part, Vec<(usize, bool)>> {
-    let mut taken: HashMap<Part, Vec<(usize, bool)>> = HashMap::new();
+fn taken(rule: &Rule, heads: &[Own], admission: &Admission) -> BTreeMap<Part, Vec<(usize, bool)>> {
+    let mut taken: BTreeMap<Part, Vec<(usize, bool)>> = BTreeMap::new();
     for quota in &admission.quotas {
         let head = &heads[quota.head];
         if rule.scope.covers(&head.queue, &head.tenant, &head.kind)

@@ -7,7 +7,7 @@
 //!
 //! Turns are remembered by whoever admits and are not stored: after a restart all are even again.
 
-use std::{collections::HashMap, hash::Hash};
+use std::collections::BTreeMap;
 
 use crate::{Queue, TenantId, ids::Lane};
 
@@ -15,7 +15,7 @@ use crate::{Queue, TenantId, ids::Lane};
 #[derive(Clone, Debug, Default)]
 pub struct Turns {
     pub(super) tenants: List<TenantId>,
-    pub(super) keys: HashMap<(TenantId, Queue), List<Lane>>,
+    pub(super) keys: BTreeMap<(TenantId, Queue), List<Lane>>,
 }
 
 impl Turns {
@@ -40,18 +40,18 @@ const LIST_MAX: usize = 1_024;
 pub(super) struct List<K> {
     /// Where the turns are.
     at: u64,
-    had: HashMap<K, u64>,
+    had: BTreeMap<K, u64>,
     /// With more than this many it is time to tidy up.
     tidy_from: usize,
 }
 
 impl<K> Default for List<K> {
     fn default() -> Self {
-        Self { at: 0, had: HashMap::new(), tidy_from: LIST_MAX }
+        Self { at: 0, had: BTreeMap::new(), tidy_from: LIST_MAX }
     }
 }
 
-impl<K: Eq + Hash + Clone> List<K> {
+impl<K: Ord + Clone> List<K> {
     pub(super) fn next(&self, who: &K) -> u64 {
         self.had.get(who).copied().unwrap_or(0).max(self.at)
     }

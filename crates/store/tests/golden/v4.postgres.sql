@@ -24,7 +24,16 @@ BEGIN
     -- After the insert, so that the transaction has its id.
     RETURN nextval('log_seq');
 END $$;
-CREATE FUNCTION golden.enqueue(kind text, payload json DEFAULT 'null'::json, queue text DEFAULT 'default'::text, tenant text DEFAULT 'default'::text, priority integer DEFAULT 0, scheduled_at timestamp with time zone DEFAULT NULL::timestamp with time zone, idempotency_key text DEFAULT NULL::text, idempotency_scope text DEFAULT NULL::text, max_retries integer DEFAULT 3, timeout_ms bigint DEFAULT NULL::bigint, tags text[] DEFAULT '{}'::text[], principal text DEFAULT SESSION_USER) RETURNS text
+CREATE FUNCTION golden.begin_at_once(commit_id uuid, now_at timestamp with time zone, is_our_clock boolean, rules_version bigint) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    IF (SELECT value::bigint FROM meta WHERE name = 'rules_version') <> begin_at_once.rules_version THEN
+        RAISE EXCEPTION 'rules have changed' USING ERRCODE = 'WL001';
+    END IF;
+    RETURN begin_at_once(commit_id, now_at, is_our_clock);
+END $$;
+CREATE FUNCTION golden.enqueue(kind text, payload json DEFAULT 'null'::json, queue text DEFAULT 'default'::text, tenant text DEFAULT 'default'::text, priority integer DEFAULT 0, scheduled_at timestamp with time zone DEFAULT NULL::timestamp with time zone, idempotency_key text DEFAULT NULL::text, idempotency_scope text DEFAULT NULL::text, max_retries integer DEFAULT 3, timeout_ms bigint DEFAULT NULL::bigint, tags text[] DEFAULT '{}'::text[], principal text DEFAULT SESSION_USER, limit_key text DEFAULT NULL::text, unique_key text DEFAULT NULL::text) RETURNS text
     LANGUAGE plpgsql
     SET search_path TO 'golden'
     AS $$
@@ -62,7 +71,9 @@ BEGIN
         'timeout_ms', timeout_ms,
         'idempotency', CASE WHEN idempotency_key IS NOT NULL THEN jsonb_build_object('key',
             jsonb_build_object('scope', coalesce(idempotency_scope, 'default'), 'key', idempotency_key)) END,
-        'tags', CASE WHEN cardinality(tags) > 0 THEN to_jsonb(tags) END));
+        'tags', CASE WHEN cardinality(tags) > 0 THEN to_jsonb(tags) END,
+        'limit_key', limit_key,
+        'unique_key', unique_key));
     INSERT INTO inbox (job_id, tenant, at, op, payload)
     VALUES (new_id, enqueue.tenant, now_at, request::text, enqueue.payload::text);
     RETURN job_id(new_id);
@@ -188,7 +199,7 @@ CREATE VIEW golden.events AS
     COALESCE(('job_'::text || (line.value ->> 0)), (line.value ->> 'job_id'::text)) AS job_id,
     ((line.value ->> 1))::bigint AS job_number,
     log.at,
-    COALESCE((line.value ->> 2), ('inbox_'::text || (line.value ->> 'inbox'::text)), (((line.value ->> 'about'::text) || '_'::text) || (line.value ->> 'what'::text))) AS cause,
+    COALESCE((line.value ->> 2), ('inbox_'::text || (line.value ->> 'inbox'::text))) AS cause,
     (line.value ->> 3) AS from_state,
     (line.value ->> 4) AS to_state,
     ((line.value ->> 5))::integer AS attempt,
@@ -316,6 +327,8 @@ CREATE TABLE golden.jobs (
     options text,
     rest text,
     payload text NOT NULL,
+    lane bigint DEFAULT 0 NOT NULL,
+    unique_key text,
     CONSTRAINT jobs_attempt_check CHECK ((attempt >= 1)),
     CONSTRAINT jobs_epoch_check CHECK ((epoch >= 0)),
     CONSTRAINT jobs_held CHECK (((lease IS NOT NULL) OR (lease_session IS NULL))),
@@ -362,14 +375,6 @@ CREATE TABLE golden.meta (
     name text NOT NULL,
     value text NOT NULL
 );
-CREATE TABLE golden.notes (
-    seq bigint NOT NULL,
-    place integer NOT NULL,
-    tenant text NOT NULL,
-    about text NOT NULL,
-    name text NOT NULL,
-    at timestamp with time zone NOT NULL
-);
 CREATE TABLE golden.outputs (
     id uuid NOT NULL,
     attempt integer NOT NULL,
@@ -394,22 +399,15 @@ CREATE TABLE golden.pruned (
     CONSTRAINT pruned_rows_check CHECK ((rows >= 1)),
     CONSTRAINT pruned_version_check CHECK ((version >= 1))
 );
-CREATE TABLE golden.schedules (
-    tenant text NOT NULL,
+CREATE TABLE golden.rule_states (
+    rule text NOT NULL,
+    part text NOT NULL,
+    state text NOT NULL,
+    forget_at timestamp with time zone
+);
+CREATE TABLE golden.rules (
     name text NOT NULL,
-    version bigint NOT NULL,
-    created_at timestamp with time zone NOT NULL,
-    updated_at timestamp with time zone NOT NULL,
-    spec text NOT NULL,
-    payload text NOT NULL,
-    pause text,
-    next_at timestamp with time zone,
-    fires_at timestamp with time zone,
-    seen_at timestamp with time zone,
-    last_slot timestamp with time zone,
-    last_job uuid,
-    CONSTRAINT schedules_version_check CHECK ((version >= 1)),
-    CONSTRAINT schedules_waits CHECK (((fires_at IS NULL) OR ((next_at IS NOT NULL) AND (pause IS NULL))))
+    rule text NOT NULL
 );
 CREATE TABLE golden.sessions (
     id integer NOT NULL,
@@ -418,7 +416,9 @@ CREATE TABLE golden.sessions (
     renewals bigint NOT NULL,
     lapses_at timestamp with time zone NOT NULL,
     started_at timestamp with time zone NOT NULL,
-    vouched boolean DEFAULT false NOT NULL
+    vouched boolean DEFAULT false NOT NULL,
+    listens text,
+    listened_at timestamp with time zone
 );
 ALTER TABLE golden.sessions ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME golden.sessions_id_seq
@@ -446,30 +446,30 @@ COPY golden.claims (id, at) FROM stdin;
 00000000-0000-0000-0000-000000000002	2026-02-25 06:13:21+00
 \.
 COPY golden.commits (id, at) FROM stdin;
-87119ed7-ace4-5c07-3eaa-9f0b235f7c89	2026-11-16 17:53:05.073134+00
-997d02cb-6271-a58c-838d-46263f3bbc87	2026-11-16 17:53:05.102379+00
-429c8692-764e-e9e5-7168-5f784917e5cb	2026-11-16 17:53:05.110133+00
-2224d8b5-4c88-21e2-25fe-e380ec60e67c	2026-11-16 17:53:05.114937+00
-b8833f51-a7c5-8362-a551-dbb27eb705bb	2026-11-16 17:53:05.116644+00
-ab092617-8b34-c9ef-edab-93f81bddecb3	2026-11-16 17:53:05.119958+00
-9d4fa176-37f4-ca24-8a3a-be538b61fffe	2026-11-16 17:53:05.122114+00
-40d2867e-60b7-35c2-b15b-0c691adf26b7	2026-11-16 17:53:05.123803+00
-90071a02-f154-d12e-6342-b9bc36a3de33	2026-11-16 17:53:05.125238+00
-d80247f2-3d35-9357-37bb-1498a7b4a338	2026-11-16 17:53:05.126575+00
-67e887c0-08c3-1a03-39ce-5e32ca117c76	2026-11-16 17:53:05.128665+00
-47a76fb9-6afd-a8cc-7cc6-1804e79b6a40	2026-11-16 17:53:05.134681+00
-e383cce8-abbc-7d36-f6ad-fed4fabd7106	2026-11-16 17:53:05.147216+00
-f13a72ae-8e50-b9e7-e07d-d370adaa62a3	2026-11-16 17:53:05.152803+00
-36318d37-fafb-b22f-0455-59d5d2710359	2026-11-16 17:53:05.160492+00
-25a9b7d0-3b24-bdc7-7a8f-4b244154dc78	2026-11-16 17:53:05.163372+00
-659e8134-93f7-78f3-f1d5-f2074048ab47	2026-11-16 17:53:05.166493+00
-75f409b7-7cd4-2630-2676-192b40d378df	2026-11-16 17:53:05.169542+00
-5d886f49-182f-ee08-1317-00d6adefdb54	2026-11-16 17:53:05.173153+00
-bb562e8c-284b-b2a2-38c2-f5c5c6a75a55	2026-11-16 17:53:05.180723+00
-eb96b32e-ef3b-96e8-1d45-40b5004a6189	2026-11-16 17:53:05.183786+00
-fe9fd30b-eb1d-1533-392f-80092e4c3f1f	2026-11-16 17:53:05.18732+00
-394c38e0-5371-1773-f159-4f001d7f5a95	2026-11-16 17:53:05.189932+00
-51e1d1a9-a7cc-4252-560c-779e06398bb4	2026-11-16 17:53:05.212944+00
+a1cb6160-d529-3feb-83b5-620a8b48d8f3	2026-11-16 18:51:36.627751+00
+35f6bf10-dc8b-cf76-cdd3-05b6e8d96d05	2026-11-16 18:51:36.643561+00
+1e54ea35-3606-98db-4a79-19dcb63052f4	2026-11-16 18:51:36.648275+00
+5616aee7-de0f-aa60-d61a-bb8d9b589976	2026-11-16 18:51:36.652177+00
+46b706e4-8e69-5074-e430-c00f2f5db2c3	2026-11-16 18:51:36.653513+00
+850f352f-a22d-20df-764f-27596e71dde0	2026-11-16 18:51:36.654745+00
+ded6cef4-1de9-a726-4cd0-0245adc40eaa	2026-11-16 18:51:36.656039+00
+8a630b7b-f212-b59f-3fff-f45a5ee62fe0	2026-11-16 18:51:36.657223+00
+916243c1-5844-1fb1-7cb9-1fbfef1c0599	2026-11-16 18:51:36.658353+00
+f5b44cd5-a473-91f7-7d44-b1dcd72c5264	2026-11-16 18:51:36.659784+00
+6d8933fb-8e86-7543-7ef2-f069ca1c78e1	2026-11-16 18:51:36.660984+00
+d6e606e4-fedc-12a7-e32a-f70b5c586853	2026-11-16 18:51:36.666503+00
+94d233ed-710d-65e3-1511-1f8e135aff61	2026-11-16 18:51:36.677907+00
+2ef15c79-877c-337e-b487-e7e82c0f0532	2026-11-16 18:51:36.682613+00
+4e68edc7-6650-09af-3f32-105d6ca5c341	2026-11-16 18:51:36.685403+00
+2043b870-df3c-33b0-d736-68ce0fe9377c	2026-11-16 18:51:36.688482+00
+023dc015-a52f-0cf0-e528-04852344fed1	2026-11-16 18:51:36.691386+00
+7d06c6b8-db2c-2f71-8f79-9ab24969bc73	2026-11-16 18:51:36.697838+00
+05265d4c-8a73-c21f-0a90-f2882e3df2d5	2026-11-16 18:51:36.700758+00
+07a44a62-8c69-9ba4-4a81-96c5a56366e4	2026-11-16 18:51:36.7076+00
+ae4c2196-6e0f-712f-eedb-8664a195b6da	2026-11-16 18:51:36.71186+00
+4395ea30-40ba-9da8-6414-09591b75fe1d	2026-11-16 18:51:36.715024+00
+db726e0e-6b7a-2409-a6ba-0b64148a17d4	2026-11-16 18:51:36.718485+00
+d0344c0c-b37d-5079-857a-80b3c057ad61	2026-11-16 18:51:36.733619+00
 \.
 COPY golden.dlq_items (id, tenant, job_id, state, code, created_at, requeued_as, closed_at, letter) FROM stdin;
 00000000-0000-0000-0000-000000000008	acme	00000000-0000-0000-0000-000000000008	discard_requested	NO_SUCH_USER	2026-02-25 06:13:21+00	\N	\N	{"id":"dlq_00000000000000000000000008","tenant":"acme","job_id":"job_00000000000000000000000008","state":"discard_requested","why":"non_retryable_error","failure":{"code":"NO_SUCH_USER","message":"there is no such user","class":"permanent","retryable":false},"began_in":"running","attempt":1,"epoch":1,"payload_digest":"ade1a1c2a61af0f279a4978dfddcdb6acd33f5a8b61e62c5fd881e8a88a387bc","created_at":"2026-02-25T06:13:21Z","requeued_as":null,"discard_requested_by":"ann","discard_reason":"nobody needs it","closed_at":null}
@@ -514,18 +514,18 @@ COPY golden.job_groups (id, queue, tenant, kind, isolated) FROM stdin;
 \.
 COPY golden.job_log (id, seq) FROM stdin;
 \.
-COPY golden.jobs (rank, version, epoch, created_at, updated_at, started_at, next_retry_at, timer_at, group_id, lease_session, attempt, retry_count, max_retries, id, trace_made, dlq_id, state, tenant, payload_digest, lease, history, task_id, idempotency_scope, idempotency_key, trace_id, options, rest, payload) FROM stdin;
-1772030001000000	1	0	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	\N	\N	\N	1	\N	1	0	3	00000000-0000-0000-0000-000000000001	00000000-0000-0000-0000-000000000001	\N	queued	acme	\\xbbd8d6b9899db31d4f4b11036026d475bf1e461c1bc8e5e74d9196b87d316800	\N	\\xfafcce05aaa5e8199800e5871e16f8cf42c33b04bb8515c835a51c56df7038b40000000000000400	invoice-1	orders	order-1	\N	\N	\N	{"big": 3544790567247868102,  "spaced": true}
-1772003601000000	1	0	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	\N	\N	2026-02-25 07:13:21+00	1	\N	1	0	3	00000000-0000-0000-0000-000000000002	00000000-0000-0000-0000-000000000002	\N	scheduled	acme	\\x44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a	\N	\\x2810da081baa71ca598924437ea2d98d5930dc82ceb8f021a2994dda1b08476f0000000000000800	\N	\N	\N	\N	{"scheduled_at":"2026-02-25T07:13:21Z"}	\N	{}
-1772000001000000	4	1	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	\N	\N	1	\N	1	0	3	00000000-0000-0000-0000-000000000004	00000000-0000-0000-0000-000000000004	\N	succeeded	acme	\\x2bf175f9655e7bb7357b9f0a7c6051465a5ae701104ffe741b98e852c0e4d460	\\x000000000000000000000000000000010000000000000001	\\xedcdb7d783f76cb4369c408835038dec29e7a0ef8c8ec79b3daf20045152e352000000000000100000000000000030000000000000003800	\N	\N	\N	\N	\N	{"result":"dcec4981aff9f206ae722951fea1ae8d17dba47334bea9d82bef1c3119f2c770","settle":"8639a06101a039a23bc13c567c43e40799aaabeca9790ef6b0cb4cc9cae5efbd"}	"4"
-1772000001000000	4	1	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	\N	\N	1	\N	1	0	3	00000000-0000-0000-0000-000000000005	00000000-0000-0000-0000-000000000005	\N	partial	acme	\\xd10a4bc9e0c1fa4e8f3d7ce2512b8756e47ca5fa451f373c39a1431bb88db49f	\\x000000000000000000000000000000010000000000000001	\\xb8bba1f3f571d57a63b58ea2ed8f4a4a6388ee6ffc7649738a148288e9894a77000000000000140000000000000030000000000000003c00	\N	\N	\N	\N	\N	{"remaining":"49a64717d5d4cb19952e6eac2946415cf6879adacf9908e7d872332d32c6e684","settle":"a8485d25431791368c9547cb836d6d26da260c9b7d7aaca1218b9c06cf398056"}	"5"
-1772000001000000	4	1	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	2026-02-25 06:13:22+00	\N	1	\N	1	1	3	00000000-0000-0000-0000-000000000006	00000000-0000-0000-0000-000000000006	\N	retry_scheduled	acme	\\x92e9e7e5922d26e17e48f0869ab25cc99499fdab722c065de8e0965c96c68e86	\\x000000000000000000000000000000010000000000000001	\\xfc00363e0624964a8f014012945ab9ce40b17c6520e47dbb1d24e54e0ac798c1000000000000180000000000000030000000000000004000	\N	\N	\N	\N	\N	{"error":{"code":"BUSY","message":"try later","class":"transient","retryable":true},"settles":[{"epoch":1,"digest":"ee591b0d97a74d5db08b1861a4bbfeab1778df56238ddc609e6f675dbf48182a","state":"retry_scheduled","next_retry_at":"2026-02-25T06:13:22Z"}]}	"6"
-1772000001000000	4	1	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	\N	\N	1	\N	1	0	3	00000000-0000-0000-0000-000000000007	00000000-0000-0000-0000-000000000007	\N	waiting	acme	\\x266aa5886067fbbc1a3a39fe432fc5bbf561abc90e4b8a322215ac17df6ce012	\\x000000000000000000000000000000010000000000000001	\\x0670edffbc7d7d4435d49d2041b314cc679f1d3bd7df6eed2ab77b00f5e2a4640000000000001c0000000000000030000000000000004400	\N	\N	\N	\N	\N	{"wait":{"on":{"signal":"paid"}}}	"7"
-1772000001000000	6	1	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	\N	\N	1	\N	1	0	3	00000000-0000-0000-0000-000000000008	00000000-0000-0000-0000-000000000008	00000000-0000-0000-0000-000000000008	failed	acme	\\xade1a1c2a61af0f279a4978dfddcdb6acd33f5a8b61e62c5fd881e8a88a387bc	\\x000000000000000000000000000000010000000000000001	\\xdf06a8a02b99555281cb38560cc8f36f3b7b4632dccd844ca38699c78e28fb1e000000000000200000000000000030000000000000004800	\N	\N	\N	\N	\N	{"error":{"code":"NO_SUCH_USER","message":"there is no such user","class":"permanent","retryable":false},"ended_by":"non_retryable_error","settles":[{"epoch":1,"digest":"16f3d9a70e5ead43084e2492af0be33966c65abe2833a4fdb727499e6e1dcea4","state":"failed","next_retry_at":null}]}	"8"
-1772000001000000	4	1	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	\N	\N	1	\N	1	0	3	00000000-0000-0000-0000-000000000009	00000000-0000-0000-0000-000000000009	\N	cancelled	acme	\\x986b79d4b69dffb1d19836f47b27073d95bf55201b3385aceb7e0687a21d8667	\\x000000000000000000000000000000010000000000000001	\\xadf4cdb46a4c9cc0740b3c9d0ef3d57b35b50cf9511904493f631a23dcc53426000000000000240000000000000030000000000000005000	\N	\N	\N	\N	\N	{"ended_by":"cancel_command","settles":[{"epoch":1,"digest":"844ecc5d07065ba19387a69f7bde5d92151858653010c5c36e3bbcf5ab363682","state":"cancelled","next_retry_at":null}]}	"9"
-1772000001000000	4	1	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	\N	\N	1	\N	1	0	3	00000000-0000-0000-0000-00000000000b	00000000-0000-0000-0000-00000000000b	\N	interrupted	acme	\\xf326bd84707ed76597becb832280595d1a5aaceb0905dc40e3553ebb861bde80	\\x000000000000000000000000000000010000000000000001	\\x7461fb8e38d83bf28ff49fb672d22f692d8d7414ff05864aaa47f524cc83fe1b0000000000002c0000000000000030000000000000005800	\N	\N	\N	\N	\N	{"interruptions":1}	"11"
-1772000001000000	5	2	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	\N	\N	1	2	1	0	3	00000000-0000-0000-0000-00000000000a	00000000-0000-0000-0000-00000000000a	\N	dispatched	acme	\\x536549599ec6c3b859cd3970025779a13d061783c73e663fea7f963e98379aa8	\\x00000000000000000000000000000002000000000000000200064b9fea2d894000064b9fe69a0240000000000000000000	\\xc2caca983d2b05e25c8a42283acec9334890e33376cdb01f6cb4b67b1f15639d0000000000002800000000000000300000000000000054000000000000005c00	\N	\N	\N	\N	\N	\N	"10"
-1772000001000000	3	1	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	\N	\N	1	1	1	0	3	00000000-0000-0000-0000-000000000003	00000000-0000-0000-0000-000000000003	\N	running	acme	\\xfa0831df6ae1d266cfba38a70a6774843977f9f70bd53b12ac2d5d70eb1c5404	\\x00000000000000000000000000000001000000000000000200064b9fea2d894000064b9fe69a0240000000000000000000	\\xdc35332f6880a8e87e6cf08ff7d0d884967440ebba1495345720e76be525a1390000000000000c000000000000003000	\N	\N	\N	\N	\N	\N	"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+COPY golden.jobs (rank, version, epoch, created_at, updated_at, started_at, next_retry_at, timer_at, group_id, lease_session, attempt, retry_count, max_retries, id, trace_made, dlq_id, state, tenant, payload_digest, lease, history, task_id, idempotency_scope, idempotency_key, trace_id, options, rest, payload, lane, unique_key) FROM stdin;
+1772030001000000	1	0	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	\N	\N	\N	1	\N	1	0	3	00000000-0000-0000-0000-000000000001	00000000-0000-0000-0000-000000000001	\N	queued	acme	\\xbbd8d6b9899db31d4f4b11036026d475bf1e461c1bc8e5e74d9196b87d316800	\N	\\xfafcce05aaa5e8199800e5871e16f8cf42c33b04bb8515c835a51c56df7038b40000000000000400	invoice-1	orders	order-1	\N	\N	\N	{"big": 3544790567247868102,  "spaced": true}	0	\N
+1772003601000000	1	0	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	\N	\N	2026-02-25 07:13:21+00	1	\N	1	0	3	00000000-0000-0000-0000-000000000002	00000000-0000-0000-0000-000000000002	\N	scheduled	acme	\\x44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a	\N	\\x2810da081baa71ca598924437ea2d98d5930dc82ceb8f021a2994dda1b08476f0000000000000800	\N	\N	\N	\N	{"scheduled_at":"2026-02-25T07:13:21Z"}	\N	{}	0	\N
+1772000001000000	4	1	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	\N	\N	1	\N	1	0	3	00000000-0000-0000-0000-000000000004	00000000-0000-0000-0000-000000000004	\N	succeeded	acme	\\x2bf175f9655e7bb7357b9f0a7c6051465a5ae701104ffe741b98e852c0e4d460	\\x000000000000000000000000000000010000000000000001	\\xedcdb7d783f76cb4369c408835038dec29e7a0ef8c8ec79b3daf20045152e352000000000000100000000000000030000000000000003800	\N	\N	\N	\N	\N	{"result":"dcec4981aff9f206ae722951fea1ae8d17dba47334bea9d82bef1c3119f2c770","settle":"8639a06101a039a23bc13c567c43e40799aaabeca9790ef6b0cb4cc9cae5efbd"}	"4"	0	\N
+1772000001000000	4	1	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	\N	\N	1	\N	1	0	3	00000000-0000-0000-0000-000000000005	00000000-0000-0000-0000-000000000005	\N	partial	acme	\\xd10a4bc9e0c1fa4e8f3d7ce2512b8756e47ca5fa451f373c39a1431bb88db49f	\\x000000000000000000000000000000010000000000000001	\\xb8bba1f3f571d57a63b58ea2ed8f4a4a6388ee6ffc7649738a148288e9894a77000000000000140000000000000030000000000000003c00	\N	\N	\N	\N	\N	{"remaining":"49a64717d5d4cb19952e6eac2946415cf6879adacf9908e7d872332d32c6e684","settle":"a8485d25431791368c9547cb836d6d26da260c9b7d7aaca1218b9c06cf398056"}	"5"	0	\N
+1772000001000000	4	1	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	2026-02-25 06:13:22+00	\N	1	\N	1	1	3	00000000-0000-0000-0000-000000000006	00000000-0000-0000-0000-000000000006	\N	retry_scheduled	acme	\\x92e9e7e5922d26e17e48f0869ab25cc99499fdab722c065de8e0965c96c68e86	\\x000000000000000000000000000000010000000000000001	\\xfc00363e0624964a8f014012945ab9ce40b17c6520e47dbb1d24e54e0ac798c1000000000000180000000000000030000000000000004000	\N	\N	\N	\N	\N	{"error":{"code":"BUSY","message":"try later","class":"transient","retryable":true},"settles":[{"epoch":1,"digest":"ee591b0d97a74d5db08b1861a4bbfeab1778df56238ddc609e6f675dbf48182a","state":"retry_scheduled","next_retry_at":"2026-02-25T06:13:22Z"}]}	"6"	0	\N
+1772000001000000	4	1	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	\N	\N	1	\N	1	0	3	00000000-0000-0000-0000-000000000007	00000000-0000-0000-0000-000000000007	\N	waiting	acme	\\x266aa5886067fbbc1a3a39fe432fc5bbf561abc90e4b8a322215ac17df6ce012	\\x000000000000000000000000000000010000000000000001	\\x0670edffbc7d7d4435d49d2041b314cc679f1d3bd7df6eed2ab77b00f5e2a4640000000000001c0000000000000030000000000000004400	\N	\N	\N	\N	\N	{"wait":{"on":{"signal":"paid"}}}	"7"	0	\N
+1772000001000000	6	1	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	\N	\N	1	\N	1	0	3	00000000-0000-0000-0000-000000000008	00000000-0000-0000-0000-000000000008	00000000-0000-0000-0000-000000000008	failed	acme	\\xade1a1c2a61af0f279a4978dfddcdb6acd33f5a8b61e62c5fd881e8a88a387bc	\\x000000000000000000000000000000010000000000000001	\\xdf06a8a02b99555281cb38560cc8f36f3b7b4632dccd844ca38699c78e28fb1e000000000000200000000000000030000000000000004800	\N	\N	\N	\N	\N	{"error":{"code":"NO_SUCH_USER","message":"there is no such user","class":"permanent","retryable":false},"ended_by":"non_retryable_error","settles":[{"epoch":1,"digest":"16f3d9a70e5ead43084e2492af0be33966c65abe2833a4fdb727499e6e1dcea4","state":"failed","next_retry_at":null}]}	"8"	0	\N
+1772000001000000	4	1	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	\N	\N	1	\N	1	0	3	00000000-0000-0000-0000-000000000009	00000000-0000-0000-0000-000000000009	\N	cancelled	acme	\\x986b79d4b69dffb1d19836f47b27073d95bf55201b3385aceb7e0687a21d8667	\\x000000000000000000000000000000010000000000000001	\\xadf4cdb46a4c9cc0740b3c9d0ef3d57b35b50cf9511904493f631a23dcc53426000000000000240000000000000030000000000000005000	\N	\N	\N	\N	\N	{"ended_by":"cancel_command","settles":[{"epoch":1,"digest":"844ecc5d07065ba19387a69f7bde5d92151858653010c5c36e3bbcf5ab363682","state":"cancelled","next_retry_at":null}]}	"9"	0	\N
+1772000001000000	4	1	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	\N	\N	1	\N	1	0	3	00000000-0000-0000-0000-00000000000b	00000000-0000-0000-0000-00000000000b	\N	interrupted	acme	\\xf326bd84707ed76597becb832280595d1a5aaceb0905dc40e3553ebb861bde80	\\x000000000000000000000000000000010000000000000001	\\x7461fb8e38d83bf28ff49fb672d22f692d8d7414ff05864aaa47f524cc83fe1b0000000000002c0000000000000030000000000000005800	\N	\N	\N	\N	\N	{"interruptions":1}	"11"	0	\N
+1772000001000000	5	2	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	\N	\N	1	2	1	0	3	00000000-0000-0000-0000-00000000000a	00000000-0000-0000-0000-00000000000a	\N	dispatched	acme	\\x536549599ec6c3b859cd3970025779a13d061783c73e663fea7f963e98379aa8	\\x00000000000000000000000000000002000000000000000200064b9fea2d894000064b9fe69a0240000000000000000000	\\xc2caca983d2b05e25c8a42283acec9334890e33376cdb01f6cb4b67b1f15639d0000000000002800000000000000300000000000000054000000000000005c00	\N	\N	\N	\N	\N	\N	"10"	0	\N
+1772000001000000	3	1	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	\N	\N	1	1	1	0	3	00000000-0000-0000-0000-000000000003	00000000-0000-0000-0000-000000000003	\N	running	acme	\\xfa0831df6ae1d266cfba38a70a6774843977f9f70bd53b12ac2d5d70eb1c5404	\\x00000000000000000000000000000001000000000000000200064b9fea2d894000064b9fe69a0240000000000000000000	\\xdc35332f6880a8e87e6cf08ff7d0d884967440ebba1495345720e76be525a1390000000000000c000000000000003000	\N	\N	\N	\N	\N	\N	"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"	0	\N
 \.
 COPY golden.log_0 (seq, tenant, at, count, events) FROM stdin;
 1024	acme	2026-02-25 06:13:21+00	1	[["00000000000000000000000001",1,"enqueued",null,"queued",1,0,0,0,"user:ann",null,{"created":"80029e242c7087dc09caa22556f2ad8c3045318385c8ca1879109f00ec87bf45","attempt":1}]]
@@ -554,14 +554,13 @@ COPY golden.log_0 (seq, tenant, at, count, events) FROM stdin;
 COPY golden.log_1 (seq, tenant, at, count, events) FROM stdin;
 \.
 COPY golden.meta (name, value) FROM stdin;
-store_id	f1d0b248-638c-49cc-8587-23d05893c898
+store_id	7fe3be8d-01cb-40f9-badf-470df76cc9d4
 incarnation	0
 feed_from	1
+rules_version	0
 schema	4
 schema_served_by	1
-server	7708828855608068106/00000001/5/16385
-\.
-COPY golden.notes (seq, place, tenant, about, name, at) FROM stdin;
+server	7708843936973246060/00000001/5/16385
 \.
 COPY golden.outputs (id, attempt, result, remaining, stats) FROM stdin;
 00000000-0000-0000-0000-000000000004	1	{ "sent": 1 }	\N	{ "ms": 12 }
@@ -572,11 +571,13 @@ COPY golden.progress (id, epoch, at, value) FROM stdin;
 \.
 COPY golden.pruned (id, at, least_ms, version, rows) FROM stdin;
 \.
-COPY golden.schedules (tenant, name, version, created_at, updated_at, spec, payload, pause, next_at, fires_at, seen_at, last_slot, last_job) FROM stdin;
+COPY golden.rule_states (rule, part, state, forget_at) FROM stdin;
 \.
-COPY golden.sessions (id, worker, until, renewals, lapses_at, started_at, vouched) FROM stdin;
-1	w1	1970-01-01 00:00:00+00	0	2026-02-25 06:14:28.5+00	2026-02-25 06:13:21+00	f
-2	w2	1970-01-01 00:00:00+00	0	2026-02-25 06:14:28.5+00	2026-02-25 06:13:21+00	f
+COPY golden.rules (name, rule) FROM stdin;
+\.
+COPY golden.sessions (id, worker, until, renewals, lapses_at, started_at, vouched, listens, listened_at) FROM stdin;
+1	w1	1970-01-01 00:00:00+00	0	2026-02-25 06:14:28.5+00	2026-02-25 06:13:21+00	f	\N	\N
+2	w2	1970-01-01 00:00:00+00	0	2026-02-25 06:14:28.5+00	2026-02-25 06:13:21+00	f	\N	\N
 \.
 COPY golden.tasks (tenant, task_id, next_attempt) FROM stdin;
 acme	invoice-1	2
@@ -629,16 +630,16 @@ ALTER TABLE ONLY golden.log_1
     ADD CONSTRAINT log_1_pkey PRIMARY KEY (seq);
 ALTER TABLE ONLY golden.meta
     ADD CONSTRAINT meta_pkey PRIMARY KEY (name);
-ALTER TABLE ONLY golden.notes
-    ADD CONSTRAINT notes_pkey PRIMARY KEY (seq, place);
 ALTER TABLE ONLY golden.outputs
     ADD CONSTRAINT outputs_pkey PRIMARY KEY (id, attempt);
 ALTER TABLE ONLY golden.progress
     ADD CONSTRAINT progress_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY golden.pruned
     ADD CONSTRAINT pruned_pkey PRIMARY KEY (id);
-ALTER TABLE ONLY golden.schedules
-    ADD CONSTRAINT schedules_pkey PRIMARY KEY (tenant, name);
+ALTER TABLE ONLY golden.rule_states
+    ADD CONSTRAINT rule_states_pkey PRIMARY KEY (rule, part);
+ALTER TABLE ONLY golden.rules
+    ADD CONSTRAINT rules_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY golden.sessions
     ADD CONSTRAINT sessions_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY golden.sessions
@@ -649,16 +650,15 @@ CREATE INDEX dlq_items_list ON golden.dlq_items USING btree (tenant, created_at,
 CREATE UNIQUE INDEX feed_seq ON golden.feed USING btree (seq);
 CREATE INDEX inbox_results_at ON golden.inbox_results USING btree (at, seq);
 CREATE INDEX inbox_results_job ON golden.inbox_results USING btree (job_id);
+CREATE INDEX jobs_held_keys ON golden.jobs USING btree (group_id, lane) WHERE ((lease_session IS NOT NULL) AND (lane <> 0));
 CREATE UNIQUE INDEX jobs_key ON golden.jobs USING btree (tenant, idempotency_scope, idempotency_key) WHERE (idempotency_key IS NOT NULL);
 CREATE INDEX jobs_leased ON golden.jobs USING btree (lease_session, get_byte(lease, 48)) WHERE (lease_session IS NOT NULL);
-CREATE INDEX jobs_ready ON golden.jobs USING btree (group_id, rank) WHERE ((state = 'queued'::text) OR (state = 'interrupted'::text));
-CREATE INDEX jobs_retry ON golden.jobs USING btree (group_id, next_retry_at) WHERE (next_retry_at IS NOT NULL);
+CREATE INDEX jobs_ready ON golden.jobs USING btree (group_id, lane, rank) WHERE ((state = 'queued'::text) OR (state = 'interrupted'::text));
+CREATE INDEX jobs_retry ON golden.jobs USING btree (group_id, lane, next_retry_at) WHERE (next_retry_at IS NOT NULL);
 CREATE INDEX jobs_retry_at ON golden.jobs USING btree (next_retry_at) WHERE (next_retry_at IS NOT NULL);
 CREATE UNIQUE INDEX jobs_task ON golden.jobs USING btree (tenant, task_id, attempt) WHERE (task_id IS NOT NULL);
 CREATE INDEX jobs_timer ON golden.jobs USING btree (timer_at) WHERE (timer_at IS NOT NULL);
-CREATE INDEX notes_about ON golden.notes USING btree (tenant, about, name, seq, place);
-CREATE INDEX notes_at ON golden.notes USING btree (at, seq);
-CREATE INDEX schedules_due ON golden.schedules USING btree (fires_at) WHERE (fires_at IS NOT NULL);
+CREATE UNIQUE INDEX jobs_unique ON golden.jobs USING btree (tenant, unique_key) WHERE ((unique_key IS NOT NULL) AND (NOT ((state = 'succeeded'::text) OR (state = 'partial'::text) OR (state = 'failed'::text) OR (state = 'cancelled'::text))));
 CREATE INDEX sessions_lapsed ON golden.sessions USING btree (lapses_at);
 CREATE INDEX sessions_vouched ON golden.sessions USING btree (worker) WHERE vouched;
 ALTER INDEX golden.log_pkey ATTACH PARTITION golden.log_0_pkey;
@@ -667,3 +667,5 @@ ALTER TABLE ONLY golden.approvals
     ADD CONSTRAINT approvals_dlq_id_fkey FOREIGN KEY (dlq_id) REFERENCES golden.dlq_items(id) ON DELETE CASCADE;
 ALTER TABLE ONLY golden.jobs
     ADD CONSTRAINT jobs_has_letter FOREIGN KEY (id, dlq_id) REFERENCES golden.dlq_items(job_id, id) DEFERRABLE INITIALLY DEFERRED;
+ALTER TABLE ONLY golden.rule_states
+    ADD CONSTRAINT rule_states_rule_fkey FOREIGN KEY (rule) REFERENCES golden.rules(name) ON DELETE CASCADE;

@@ -232,7 +232,7 @@ impl From {
     fn ready<'b>(&self, work: &'b Work<'_>, touched: &[i64]) -> (Cow<'b, [Rank]>, Cow<'b, [i64]>) {
         let Some(line) = work.ready.line(self.group, self.lane) else { return Default::default() };
         let (ranks, seqs) = (line.ranks(), line.seqs());
-        if !seqs.iter().any(|seq| touched.contains(seq)) {
+        if touched.is_empty() || !seqs.iter().any(|seq| touched.contains(seq)) {
             return (ranks.into(), seqs.into());
         }
         let jobs = ranks.iter().zip(seqs).filter(|(_, seq)| !touched.contains(seq));

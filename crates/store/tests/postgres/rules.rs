@@ -192,3 +192,18 @@ fn a_job_with_a_key_that_another_node_made_is_found_beside_many_without() {
     assert_eq!(got.len(), 10);
     assert!(got.iter().any(|it| it.job.id == JobId::from_u128(1_000)));
 }
+
+#[test]
+fn more_keys_than_are_looked_up_at_once_are_all_served() {
+    const JOBS: u128 = 5_000;
+    let test = TestStore::new(Backend::Postgres);
+    let key = |number: u128| LimitKey::new(format!("k{number}")).unwrap();
+    fill(&test, JOBS, |number| NewJob { limit_key: Some(key(number)), ..plain() });
+    test.write(put("one", Says::Concurrency { max: 1, each: Each::Key })).unwrap();
+    let (mut claims, mut got) = (0, HashSet::new());
+    while got.len() < usize::try_from(JOBS).unwrap() {
+        claims += 1;
+        assert!(claims < 40, "{} jobs after {claims} claims", got.len());
+        got.extend(test.claim("w1", claims, 500).iter().map(|it| it.job.id));
+    }
+}

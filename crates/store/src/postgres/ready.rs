@@ -359,22 +359,23 @@ pub(super) fn found_of(
     is_out: impl Fn(JobId) -> bool,
     now: Timestamp,
 ) -> PgResult<Vec<Found>> {
-    let mut jobs: Vec<(usize, Vec<(Rank, JobId, Timestamp)>)> = vec![(0, Vec::new()); lines.len()];
+    let mut counts = vec![0; lines.len()];
+    let mut jobs: Vec<Vec<(Rank, JobId, Timestamp)>> = vec![Vec::new(); lines.len()];
     for retries in [false, true] {
         if !lines.iter().any(|from| from.retries == retries) {
             continue;
         }
         for row in rows.next().unwrap_or_default() {
             let place = usize::try_from(row.try_get::<_, i32>(0)?).unwrap_or(usize::MAX);
-            let Some((count, jobs)) = jobs.get_mut(place) else { continue };
-            *count += 1;
+            let Some(jobs) = jobs.get_mut(place) else { continue };
+            counts[place] += 1;
             let id = id_of(&row, 1)?;
             if !is_out(id) {
                 jobs.push((Rank(row.try_get(2)?), id, time_of(&row, 3)?));
             }
         }
     }
-    let found = lines.iter().zip(jobs).map(|(from, (count, mut jobs))| {
+    let found = lines.iter().zip(jobs).zip(counts).map(|((from, mut jobs), count)| {
         jobs.sort_unstable();
         let since = jobs.first().map_or(now, |job| job.2);
         let (ranks, ids) = jobs.into_iter().map(|(rank, id, _)| (rank, id)).unzip();

@@ -25,7 +25,7 @@ pub(super) fn read_standing(
     connection: &Connection,
     id: JobId,
     now: Timestamp,
-) -> SqlResult<Option<(Standing, Vec<(WorkerId, Listens)>)>> {
+) -> SqlResult<Option<(Standing, Listening)>> {
     let Some(Loaded { job, place }) = read_job(connection, id)? else { return Ok(None) };
     let book = load_book(connection)?;
     let held = read_held(connection)?;

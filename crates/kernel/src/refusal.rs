@@ -153,8 +153,8 @@ codes! {
         "The job's state has no such move.",
         "Read the job again. docs/states.md shows what each op does in each state.";
     NotFound, "NOT_FOUND", BusinessRule, false,
-        "There is no such job or dead letter for this tenant.",
-        "Check the id. A finished job may have been pruned by retention.";
+        "There is no such job, dead letter or schedule for this tenant.",
+        "Check the id or the name. A finished job may have been pruned by retention.";
     NotDue, "NOT_DUE", Transient, true,
         "Its time has not come.",
         "Wait until the time that is named, or use retry to make a retry due now.";

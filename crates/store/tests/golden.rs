@@ -17,14 +17,15 @@ use std::{
 
 use common::{postgres::SchemaHome, *};
 use windlass_kernel::{
-    By, DlqId, IdempotencyKey, IdempotencyScope, Jitter, JobId, RetryPolicy, State, Tag, TaskId,
-    Timestamp, TraceId,
+    By, DlqId, IdempotencyKey, IdempotencyScope, Jitter, JobId, RetryPolicy, ScheduleName,
+    ScheduleOp, State, Tag, TaskId, Timestamp, TraceId,
     ids::CorrelationKey,
     job::{Priority, ScheduleType, Wait, WaitOn},
     ops::{
         Discard, Expire, Expiry, Fingerprint, Idempotency, NewJob, NewTask, Outcome, Promote,
         PromoteWhen, Release, Renew, WaitFor, Wake, WakeBy,
     },
+    schedule::{Action, CatchUp, Overlap, ScheduleSpec, When},
 };
 use windlass_store::{Write, read::InboxOutcome};
 use windlass_testkit::postgres::Cluster;
@@ -32,6 +33,8 @@ use windlass_testkit::postgres::Cluster;
 /// The newest migration of each database.
 const NEWEST: u32 = 5;
 const NEWEST_POSTGRES: u32 = 5;
+/// The versions that users can have. The fourth schema was never in one without the fifth.
+const VERSIONS: [u32; 4] = [1, 2, 3, NEWEST];
 
 fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
@@ -168,9 +171,32 @@ fn make(home: Arc<dyn Home>) {
     let mut slow = wanted("w2", 2, 1);
     slow.start = false;
     test.write(Write::Claim(slow)).unwrap();
+    let schedule = Action::Put(Box::new(schedule()));
+    test.write(on_schedule(schedule)).unwrap();
+    test.write(on_schedule(Action::Pause { reason: Some("a holiday".to_owned()) })).unwrap();
     put(&*test.home, 13, NewJob { payload: payload("[ 13 ]"), ..with_order_key() });
     assert_eq!(test.wait(test.store.inbox_result(id(13))).unwrap().existing, Some(id(1)));
     put(&*test.close(), 12, with_everything());
+}
+
+/// A schedule with something unusual in every field.
+fn schedule() -> ScheduleSpec {
+    let when =
+        When::Cron { expression: "30 2 * * 1-5".to_owned(), zone: "Europe/Berlin".to_owned() };
+    let job = NewJob { max_retries: 9, ..with_payload("[ 1,  2 ]") };
+    ScheduleSpec {
+        jitter: Duration::from_secs(90),
+        catch_up: CatchUp::All { max: 7 },
+        overlap: Overlap::Queue,
+        start_at: Some(Timestamp::from_micros(START)),
+        end_at: Some(Timestamp::MAX),
+        ..ScheduleSpec::new(when, job)
+    }
+}
+
+fn on_schedule(action: Action) -> Write {
+    let name = ScheduleName::new("nightly").unwrap();
+    Write::Schedule(ScheduleOp { tenant: tenant(), name, action, by: person("ann") })
 }
 
 /// Enqueues in a transaction of a user.
@@ -227,7 +253,7 @@ fn wait() -> Wait {
 #[test]
 fn every_golden_database_is_read_and_finished() {
     bless();
-    for version in 1..=NEWEST {
+    for version in VERSIONS {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("windlass.db");
         let size = fs::copy(file_of(version), &path).expect("it is there; else run `make bless`");
@@ -247,7 +273,7 @@ fn every_golden_database_is_read_and_finished() {
 #[test]
 fn every_golden_dump_is_read_and_finished() {
     bless_dump();
-    for version in 1..=NEWEST_POSTGRES {
+    for version in VERSIONS {
         restore(&dump_of(version));
         let report = schema_home().check();
         assert!(report.is_clean(), "before it is brought up to date: {report}");
@@ -295,6 +321,10 @@ fn check_read(test: &TestStore, version: u32, left_in: impl Fn(State) -> State) 
     assert_eq!(output.stats.as_deref(), Some("{ \"ms\": 12 }"));
     let said = test.wait(test.store.progress(JobId::from_u128(3)));
     assert_eq!(said.map(|it| it.value), (version >= 3).then(|| PROGRESS.to_owned()));
+    let found = test.wait(test.store.schedules(&tenant(), None, 10));
+    let specs: Vec<ScheduleSpec> = found.iter().map(|found| (*found.spec).clone()).collect();
+    assert_eq!(specs, if version >= 5 { vec![schedule()] } else { Vec::new() });
+    assert!(found.iter().all(|found| found.pause.is_some() && found.next_at.is_some()));
     let letter = test.job(JobId::from_u128(8)).dlq_id.unwrap();
     assert_eq!(test.wait(test.store.letter(letter)).unwrap().failure.code, "NO_SUCH_USER");
     assert_eq!(test.wait(test.store.approvals(letter)).len(), 1);

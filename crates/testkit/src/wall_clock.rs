@@ -3,8 +3,6 @@
 //! It is written from the rule and not from the kernel: it steps through every minute and compares fields by hand. So
 //! it can say what the slots of a schedule should be. It knows numbers, lists, ranges and steps, and nothing else.
 
-use std::collections::BTreeSet;
-
 use jiff::{Span, civil::DateTime, tz::TimeZone};
 use windlass_kernel::Timestamp;
 
@@ -68,7 +66,7 @@ impl WallClock {
     /// When it shows what the expression asks for, in order. It has five fields, or six with seconds first.
     pub fn slots(&self, expression: &str) -> Vec<Timestamp> {
         let wanted = Wanted::parse(expression);
-        assert!(self.step == 1 || wanted.fields[0].len() == 1, "seconds are not read");
+        assert!(self.step == 1 || wanted.fields[0] == 1, "seconds are not read");
         let fits = |tick: &&Tick| {
             let shows = wanted.fits(&tick.shows);
             if wanted.is_interval {
@@ -91,7 +89,8 @@ fn shown(time: DateTime) -> Shown {
 
 /// What an expression asks for.
 struct Wanted {
-    fields: [BTreeSet<u8>; 6],
+    /// A bit for each value that fits.
+    fields: [u64; 6],
     any_day_of_month: bool,
     any_day_of_week: bool,
     is_interval: bool,
@@ -114,7 +113,7 @@ impl Wanted {
     }
 
     fn fits(&self, shows: &Shown) -> bool {
-        let fits = |place: usize| self.fields[place].contains(&shows[place]);
+        let fits = |place: usize| self.fields[place] >> shows[place] & 1 == 1;
         let day = match (self.any_day_of_month, self.any_day_of_week) {
             // If both are named, either is enough.
             (false, false) => fits(3) || fits(5),
@@ -124,7 +123,7 @@ impl Wanted {
     }
 }
 
-fn parse_field(text: &str, (low, high): (u8, u8)) -> BTreeSet<u8> {
+fn parse_field(text: &str, (low, high): (u8, u8)) -> u64 {
     let number = |text: &str| text.parse::<u8>().expect("a number");
     let part = |part: &str| {
         let (range, step) = part.split_once('/').map_or((part, 1), |(it, step)| (it, number(step)));
@@ -135,5 +134,5 @@ fn parse_field(text: &str, (low, high): (u8, u8)) -> BTreeSet<u8> {
         };
         (low..=high).step_by(step.into())
     };
-    text.split(',').flat_map(part).collect()
+    text.split(',').flat_map(part).fold(0, |bits, value| bits | 1 << value)
 }

@@ -27,16 +27,19 @@
 //! }
 //! ```
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use tokio::time::Instant;
 use windlass_kernel::Timestamp;
 use windlass_store::sqlite::{MemoryOptions, Sqlite};
 
-use crate::{Clock, Config, Engine, Error, ids::Random};
+use crate::{Clock, Config, Engine, Error, ids::Random, timers};
 
 /// The time at which a test begins.
 pub const BEGINS_AT: &str = "2026-01-01T00:00:00Z";
@@ -48,6 +51,18 @@ pub fn engine() -> Result<Engine, Error> {
     let clock = clock();
     let store = store(clock.clone())?;
     Ok(Engine::on_sqlite(store, &config(clock, seeded(1))))
+}
+
+/// The same, for a test that skips over days or years, such as one of schedules: it looks after timers only when
+/// something is known to ring, and not once a second. Such a year takes as long as what happens in it. A worker,
+/// which says every few seconds that it lives, is better started only for the days that it is needed on. What nobody tells it is found late: it is no
+/// engine for tests in which processes die.
+pub fn patient_engine() -> Result<Engine, Error> {
+    let clock = clock();
+    let store = store(clock.clone())?;
+    let look_every = Duration::from_secs(30 * 24 * 60 * 60);
+    let timers = timers::Config { look_every, ..timers::Config::default() };
+    Ok(Engine::on_sqlite(store, &Config { timers: Some(timers), ..config(clock, seeded(1)) }))
 }
 
 /// The usual set-up of an engine, with this clock and this chance.

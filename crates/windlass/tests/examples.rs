@@ -56,6 +56,19 @@ fn cancellation() {
 }
 
 #[test]
+fn rules() {
+    let said = run("rules", &[]);
+    for words in [
+        "rule gentle of user:app keeps it: 2 are held of 2 that may be: job_",
+        "rule one per customer of user:app keeps it: 1 are held of 1 that may be: job_",
+        "is queued\n- rule night of user:app keeps it: it is paused (maintenance)",
+        "is succeeded\n- it came to its end at",
+    ] {
+        assert!(said.contains(words), "{words}\n{said}");
+    }
+}
+
+#[test]
 fn fencing() {
     let expected = "\
 succeeded
@@ -93,6 +106,23 @@ succeeded in attempt 3
 scheduled → due → worker_claim → started → timeout → retry_due → started → retryable_error → retry_due → started \
 → process_restart → recovery_resume → started → completed";
     check("testing", expected);
+}
+
+#[test]
+fn schedules() {
+    let expected = "\
+2026-03-28T02:30:00+01:00[Europe/Berlin] is 2026-03-28T01:30:00Z
+2026-03-29T03:00:00+02:00[Europe/Berlin] is 2026-03-29T01:00:00Z
+2026-03-30T02:30:00+02:00[Europe/Berlin] is 2026-03-30T00:30:00Z
+created, next at 2026-03-28T01:30:00Z
+fired for 2026-03-28T01:30:00Z
+fired for 2026-03-29T01:00:00Z
+paused: the printer is broken
+resumed
+skipped: paused
+filled in: 1 new, 2 known
+nightly@2026-03-30T00:30:00Z: queued";
+    check("schedules", expected);
 }
 
 #[test]

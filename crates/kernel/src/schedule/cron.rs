@@ -41,23 +41,18 @@ impl Cron {
             return Err(refused(format!("must be at most {} bytes long", Self::BYTES_MAX)));
         }
         let fields = fields(expression)?;
-        for (place, name) in FIELDS.iter().enumerate() {
-            // Alone, so that what is wrong is known by its field.
-            let mut alone = ["*"; 6];
-            alone[place] = fields[place];
-            if let Err(why) = CronParser::new().parse(&alone.join(" ")) {
-                let field = fields[place];
-                return Err(refused(format!("has {field:?} for {name}, which cannot be: {why}")));
-            }
-        }
         let pattern = CronParser::new().parse(&fields.join(" "));
-        let pattern = pattern.map_err(|why| refused(format!("cannot be understood: {why}")))?;
+        let pattern = pattern.map_err(|why| refused(wrong_field(&fields, &why.to_string())))?;
         let is_interval = fields[..3].iter().any(|field| field.contains('*'));
-        let cron = Self { pattern, is_interval };
+        Ok(Self { pattern, is_interval })
+    }
+
+    /// Refuses an expression that fits no day.
+    pub(super) fn check(&self) -> Result<(), Refusal> {
         // In eight years every day of every month has come, 29 February included, wherever one begins.
         let start = DateTime::constant(2000, 1, 1, 0, 0, 0, 0);
-        match cron.next_from(start) {
-            Some(first) if first.year() < 2100 => Ok(cron),
+        match self.next_from(start) {
+            Some(first) if first.year() < 2100 => Ok(()),
             _ => Err(refused("never fires: no day of any year fits".to_owned())),
         }
     }
@@ -94,6 +89,18 @@ fn fields(expression: &str) -> Result<Vec<&str>, Refusal> {
     Ok(fields)
 }
 
+/// Which field cannot be, and why. Each is tried alone.
+fn wrong_field(fields: &[&str], why: &str) -> String {
+    for (place, name) in FIELDS.iter().enumerate() {
+        let (mut alone, field) = (["*"; 6], fields[place]);
+        alone[place] = field;
+        if let Err(why) = CronParser::new().parse(&alone.join(" ")) {
+            return format!("has {field:?} for {name}, which cannot be: {why}");
+        }
+    }
+    format!("cannot be understood: {why}")
+}
+
 fn refused(why: String) -> Refusal {
     Refusal::invalid("cron", why)
 }
@@ -103,7 +110,8 @@ mod tests {
     use super::*;
 
     fn why(expression: &str) -> String {
-        Cron::parse(expression).expect_err(expression).to_string()
+        let parsed = Cron::parse(expression).and_then(|cron| cron.check());
+        parsed.expect_err(expression).to_string()
     }
 
     #[test]
@@ -127,7 +135,7 @@ mod tests {
         for never in ["0 0 31 2 *", "0 0 30 2 *", "0 0 31 4,6,9,11 *"] {
             assert_eq!(why(never), "cron never fires: no day of any year fits", "{never}");
         }
-        Cron::parse("0 0 29 2 *").expect("it fires in some years");
+        Cron::parse("0 0 29 2 *").unwrap().check().expect("it fires in some years");
     }
 
     #[test]

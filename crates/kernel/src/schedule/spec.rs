@@ -185,7 +185,7 @@ impl When {
             When::Every { period, .. } => check_period(*period),
             When::Cron { expression, zone: name } => {
                 zone(name)?;
-                Cron::parse(expression).map(drop)
+                Cron::parse(expression)?.check()
             }
         }
     }

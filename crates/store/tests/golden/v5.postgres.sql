@@ -471,30 +471,32 @@ COPY golden.claims (id, at) FROM stdin;
 00000000-0000-0000-0000-000000000002	2026-02-25 06:13:21+00
 \.
 COPY golden.commits (id, at) FROM stdin;
-9c5b5041-d13a-3878-d3aa-25176e8059c2	2026-11-16 18:53:22.74183+00
-b00a9429-d327-723b-cb1c-f18e49342f9f	2026-11-16 18:53:22.758261+00
-02c6bc13-4287-4c18-ae5c-5fb3e3d657e6	2026-11-16 18:53:22.762152+00
-4cc14343-dc63-eab8-4d64-06f677ce37d7	2026-11-16 18:53:22.767844+00
-4a4eeea1-963e-5297-58c0-0f025d62bbf7	2026-11-16 18:53:22.769168+00
-cfde2974-4cad-e4ce-4cc5-2973c699a11c	2026-11-16 18:53:22.770295+00
-06f94bf1-855c-0f54-9b6e-b38c14a50086	2026-11-16 18:53:22.771399+00
-eb8439d9-acd6-e852-642f-d2c8cf93b258	2026-11-16 18:53:22.772524+00
-ae77b9c9-e9e4-9919-a1f0-87dd4b43e6e6	2026-11-16 18:53:22.773677+00
-04809efa-a6cc-d25a-3d70-cf65abdb974a	2026-11-16 18:53:22.774714+00
-cf5b8d9f-1380-ceee-aa27-5efa51a63401	2026-11-16 18:53:22.775787+00
-247796de-8268-968f-aafe-80405d6502bd	2026-11-16 18:53:22.779369+00
-b97ca7b2-79e9-809a-8bb7-d245a75b3472	2026-11-16 18:53:22.79223+00
-4771fdd2-4c04-d336-2142-35936d7540f9	2026-11-16 18:53:22.798727+00
-94563db8-a972-9c7d-1fce-c297e15d2d5d	2026-11-16 18:53:22.801346+00
-b6473310-48ba-bf5b-2025-63b65b26fe91	2026-11-16 18:53:22.803938+00
-7244d6c3-53a8-7524-06ca-05983909aac6	2026-11-16 18:53:22.808437+00
-5b341cb2-7adc-f2e6-b4da-8ae3c11dc922	2026-11-16 18:53:22.810775+00
-49ce3ffd-58e8-6aa2-9e19-ada1c7feb4ab	2026-11-16 18:53:22.81379+00
-396d2e4c-7cd6-c31b-b477-e9255fe41cd5	2026-11-16 18:53:22.823774+00
-f5b05d6e-d2a2-0dc2-0c6d-d3b8c772c8b9	2026-11-16 18:53:22.826257+00
-fe3561cd-fd66-659f-39ec-9348989411b7	2026-11-16 18:53:22.829491+00
-d28b27bd-d225-8fb3-965a-829578adde2b	2026-11-16 18:53:22.833394+00
-41b7f89c-2e15-12ca-caa6-c42de53b76b4	2026-11-16 18:53:22.854083+00
+42f11bfe-29df-50f0-9650-99668626fc83	2026-11-16 19:12:51.103331+00
+fda50136-656b-f594-ec75-f773dec3f399	2026-11-16 19:12:51.114291+00
+6f56a2cf-16b2-9303-4cd4-b812f576e129	2026-11-16 19:12:51.118385+00
+b85904a1-3676-3de4-1bba-0565230b6b23	2026-11-16 19:12:51.125215+00
+f700e45c-c18f-2746-9728-565710fc93c1	2026-11-16 19:12:51.131837+00
+18002df8-897f-6556-5d03-ab8a3dee93af	2026-11-16 19:12:51.133077+00
+322e1512-fe14-c324-931e-80c995fa0ec4	2026-11-16 19:12:51.134203+00
+ed826821-cad0-081f-3524-db77b28d16b4	2026-11-16 19:12:51.135405+00
+8c1f5995-434e-0ae3-417f-39a3b755459e	2026-11-16 19:12:51.13647+00
+aa264bf8-6a9b-3f34-03e3-e3bb87465d21	2026-11-16 19:12:51.139814+00
+8c0cbb9b-7880-f66b-c333-4d4a3c10b813	2026-11-16 19:12:51.140985+00
+09158e59-0a07-40d2-4e83-5c4882621c0b	2026-11-16 19:12:51.150865+00
+8810caa3-2fdc-b8fe-45ee-d6fa386b56f9	2026-11-16 19:12:51.169245+00
+62426cfe-0411-7e90-5f1b-ec0bd17c4fe4	2026-11-16 19:12:51.175953+00
+451784fe-e390-a28b-c5c3-463774135823	2026-11-16 19:12:51.181438+00
+6612abfb-5a23-8414-b3b4-e56cb8ec3de8	2026-11-16 19:12:51.183379+00
+fa97e826-f2b0-e779-3444-aaf5262fd7b1	2026-11-16 19:12:51.185561+00
+92d2aa4b-3338-66b5-6d87-32e30f5e052c	2026-11-16 19:12:51.187707+00
+15cd8f7b-c2c3-1672-8fc4-3cdfa5db87e6	2026-11-16 19:12:51.190064+00
+ea61bda3-177a-8fbb-1bcd-c3d3c1172247	2026-11-16 19:12:51.19335+00
+fb09b779-f5f5-d0a9-8cc3-c670dd7d58ca	2026-11-16 19:12:51.195274+00
+e0260405-6efa-08ef-deec-41a315871a73	2026-11-16 19:12:51.197719+00
+3b7f5f12-9838-932e-8851-b75bd42ad277	2026-11-16 19:12:51.199479+00
+319958c3-a71d-adaf-e780-70081804db12	2026-11-16 19:12:51.202144+00
+68a2c36a-e51e-e522-47dc-eaaad11947fc	2026-11-16 19:12:51.205195+00
+8bfb0779-e7ca-5a50-1b79-e74c257d23d0	2026-11-16 19:12:51.226259+00
 \.
 COPY golden.dlq_items (id, tenant, job_id, state, code, created_at, requeued_as, closed_at, letter) FROM stdin;
 00000000-0000-0000-0000-000000000008	acme	00000000-0000-0000-0000-000000000008	discard_requested	NO_SUCH_USER	2026-02-25 06:13:21+00	\N	\N	{"id":"dlq_00000000000000000000000008","tenant":"acme","job_id":"job_00000000000000000000000008","state":"discard_requested","why":"non_retryable_error","failure":{"code":"NO_SUCH_USER","message":"there is no such user","class":"permanent","retryable":false},"began_in":"running","attempt":1,"epoch":1,"payload_digest":"ade1a1c2a61af0f279a4978dfddcdb6acd33f5a8b61e62c5fd881e8a88a387bc","created_at":"2026-02-25T06:13:21Z","requeued_as":null,"discard_requested_by":"ann","discard_reason":"nobody needs it","closed_at":null}
@@ -521,7 +523,9 @@ COPY golden.feed (first, seq, count, at) FROM stdin;
 38	21504	1	2026-02-25 06:13:21+00
 39	22528	1	2026-02-25 06:13:21+00
 40	23552	1	2026-02-25 06:13:21+00
-41	25600	1	2026-02-25 06:13:21+00
+41	24576	1	2026-02-25 06:13:21+00
+42	25600	1	2026-02-25 06:13:21+00
+43	27648	1	2026-02-25 06:13:21+00
 \.
 COPY golden.follow_ups (id, tenant, what) FROM stdin;
 1	acme	{"type":"cancel_children","parent":"job_00000000000000000000000009"}
@@ -530,7 +534,7 @@ COPY golden.inbox (seq, job_id, tenant, at, op, payload) FROM stdin;
 2	00000000-0000-0000-0000-00000000000c	acme	2026-02-25 06:13:22+00	{"by":"user:ann","random":"0000000000000000000000000000000c","kind":"mail","queue":"default","priority":-7,"max_retries":9,"schedule_type":"every","scheduled_at":"2026-02-25T06:13:20Z","timeout_ms":1500,"heartbeat_timeout_ms":20000,"schedule_to_start_ms":86400000,"deadline_at":"2525-10-27T06:13:20Z","retry":{"base_ms":2000,"max_backoff_ms":99000},"max_interruptions":8,"idempotency":{"run":{"key":"run-12"}},"task":{"task_id":"task-12","may_rerun":true},"tags":["blue"],"trace_id":"trace-12","parent":"job_00000000000000000000000003"}	[ 12 ]
 \.
 COPY golden.inbox_results (seq, place, job_id, tenant, asked_at, at, outcome, existing, code, why, op, payload) FROM stdin;
-25600	0	00000000-0000-0000-0000-00000000000d	acme	2026-02-25 06:13:22+00	2026-02-25 06:13:21+00	conflict	00000000-0000-0000-0000-000000000001	IDEMPOTENCY_CONFLICT	the idempotency key belongs to job_00000000000000000000000001, which differs in payload	{"by":"user:ann","random":"0000000000000000000000000000000d","kind":"mail","queue":"default","priority":0,"max_retries":3,"idempotency":{"key":{"scope":"orders","key":"order-1"}}}	[ 13 ]
+27648	0	00000000-0000-0000-0000-00000000000d	acme	2026-02-25 06:13:22+00	2026-02-25 06:13:21+00	conflict	00000000-0000-0000-0000-000000000001	IDEMPOTENCY_CONFLICT	the idempotency key belongs to job_00000000000000000000000001, which differs in payload	{"by":"user:ann","random":"0000000000000000000000000000000d","kind":"mail","queue":"default","priority":0,"max_retries":3,"idempotency":{"key":{"scope":"orders","key":"order-1"}}}	[ 13 ]
 \.
 COPY golden.inbox_set_aside (id, found_at, why, job_id, tenant, at, op, payload) FROM stdin;
 \.
@@ -574,20 +578,24 @@ COPY golden.log_0 (seq, tenant, at, count, events) FROM stdin;
 21504	acme	2026-02-25 06:13:21+00	1	[["0000000000000000000000000a",4,"shutdown","running","interrupted",1,0,1,1,"worker:w1",null,{"type":"interrupted","counted":false}]]
 22528	acme	2026-02-25 06:13:21+00	1	[["0000000000000000000000000b",4,"process_restart","running","interrupted",1,0,1,1,"recovery",null,{"type":"interrupted","counted":true}]]
 23552	acme	2026-02-25 06:13:21+00	1	[["0000000000000000000000000a",5,"recovery_resume","interrupted","dispatched",1,0,2,1,"worker:w2",null,{"type":"claimed","epoch":2,"claim_id":"claim_00000000000000000000000002","worker":"w2"}]]
-25600	acme	2026-02-25 06:13:21+00	1	[{"inbox":"conflict","job_id":"job_0000000000000000000000000d","existing":"job_00000000000000000000000001","code":"IDEMPOTENCY_CONFLICT","why":"the idempotency key belongs to job_00000000000000000000000001, which differs in payload","actor":"user:ann"}]
+24576	acme	2026-02-25 06:13:21+00	1	[{"about":"schedule","name":"nightly","what":"created","actor":"user:ann","detail":{"next_at":"2026-02-26T01:30:00Z"}}]
+25600	acme	2026-02-25 06:13:21+00	1	[{"about":"schedule","name":"nightly","what":"paused","actor":"user:ann","detail":{"reason":"a holiday"}}]
+27648	acme	2026-02-25 06:13:21+00	1	[{"inbox":"conflict","job_id":"job_0000000000000000000000000d","existing":"job_00000000000000000000000001","code":"IDEMPOTENCY_CONFLICT","why":"the idempotency key belongs to job_00000000000000000000000001, which differs in payload","actor":"user:ann"}]
 \.
 COPY golden.log_1 (seq, tenant, at, count, events) FROM stdin;
 \.
 COPY golden.meta (name, value) FROM stdin;
-store_id	16240234-a99f-4e18-b2a2-2be2556fb2f3
+store_id	b0e62c0e-b30f-4a63-9d7b-f1ff755f9514
 incarnation	0
 feed_from	1
 rules_version	0
 schema	5
 schema_served_by	1
-server	7708844391618652559/00000001/5/16385
+server	7708849409661466084/00000001/5/16385
 \.
 COPY golden.notes (seq, place, tenant, about, name, at) FROM stdin;
+24576	0	acme	schedule	nightly	2026-02-25 06:13:21+00
+25600	0	acme	schedule	nightly	2026-02-25 06:13:21+00
 \.
 COPY golden.outputs (id, attempt, result, remaining, stats) FROM stdin;
 00000000-0000-0000-0000-000000000004	1	{ "sent": 1 }	\N	{ "ms": 12 }
@@ -603,6 +611,7 @@ COPY golden.rule_states (rule, part, state, forget_at) FROM stdin;
 COPY golden.rules (name, rule) FROM stdin;
 \.
 COPY golden.schedules (tenant, name, version, created_at, updated_at, spec, payload, pause, next_at, fires_at, seen_at, last_slot, last_job) FROM stdin;
+acme	nightly	2	2026-02-25 06:13:21+00	2026-02-25 06:13:21+00	{"when":{"cron":{"expression":"30 2 * * 1-5","zone":"Europe/Berlin"}},"jitter_ms":90000,"catch_up":{"all":{"max":7}},"overlap":"queue","start_at":"2026-02-25T06:13:20Z","end_at":"9999-01-01T00:00:00Z","job":{"by":"scheduler","random":"00000000000000000000000000000000","kind":"mail","queue":"default","priority":0,"max_retries":9}}	[ 1,  2 ]	{"by":"user:ann","at":"2026-02-25T06:13:21Z","reason":"a holiday"}	2026-02-26 01:30:00+00	\N	\N	\N	\N
 \.
 COPY golden.sessions (id, worker, until, renewals, lapses_at, started_at, vouched, listens, listened_at) FROM stdin;
 1	w1	1970-01-01 00:00:00+00	0	2026-02-25 06:14:28.5+00	2026-02-25 06:13:21+00	f	\N	\N
@@ -615,7 +624,7 @@ SELECT pg_catalog.setval('golden.follow_ups_id_seq', 1, true);
 SELECT pg_catalog.setval('golden.inbox_seq_seq', 2, true);
 SELECT pg_catalog.setval('golden.inbox_set_aside_id_seq', 1, false);
 SELECT pg_catalog.setval('golden.job_groups_id_seq', 1, true);
-SELECT pg_catalog.setval('golden.log_seq', 25600, true);
+SELECT pg_catalog.setval('golden.log_seq', 27648, true);
 SELECT pg_catalog.setval('golden.sessions_id_seq', 2, true);
 ALTER TABLE ONLY golden.approvals
     ADD CONSTRAINT approvals_dlq_id_principal_key UNIQUE (dlq_id, principal);

@@ -22,6 +22,7 @@ mod progress;
 mod requests;
 mod rules;
 mod runs;
+mod schedules;
 mod shutdown;
 mod stores;
 mod tasks;

@@ -12,6 +12,7 @@ use std::{
 };
 
 use deadpool_postgres::ClientWrapper;
+use tokio_postgres::Row;
 use windlass_kernel::{Job, JobId, Lane, State, Timestamp, job::Rank};
 
 use super::{
@@ -34,6 +35,8 @@ struct Known {
     heard: u64,
     /// How many looks last.
     looks: usize,
+    /// Were there more lines at the last look than are looked up at once?
+    is_cut: bool,
     /// Where a claim begins that cannot look at all lines.
     window: usize,
 }
@@ -92,14 +95,18 @@ impl Found {
 /// So many lines are looked up for each claim that goes by what is remembered.
 const LINES_FOR_A_CLAIM: usize = 64;
 
-/// The lanes of groups that have jobs which can be claimed, one after the other, with the first rank of each. Served by
-/// the index `jobs_ready`.
+/// More lines than this are not looked up at once. Then each look begins at another lane, by chance: lanes are numbers
+/// that have no order, so all get their turn.
+const LOOK_MAX: usize = 4_096;
+
+/// The lanes of groups that have jobs which can be claimed, one after the other, with the first rank of each. Jobs without
+/// a key are always looked for. Served by the index `jobs_ready`.
 const LANES: &str = "
     WITH RECURSIVE lines AS (
         SELECT g.id AS group_id, first.lane, first.rank
         FROM unnest($1::int[]) AS g (id) CROSS JOIN LATERAL (
             SELECT lane, rank FROM jobs
-            WHERE group_id = g.id AND (state = 'queued' OR state = 'interrupted')
+            WHERE group_id = g.id AND lane >= $2 AND (state = 'queued' OR state = 'interrupted')
             ORDER BY lane, rank LIMIT 1) AS first
         UNION ALL
         SELECT lines.group_id, next.lane, next.rank
@@ -108,7 +115,13 @@ const LANES: &str = "
             WHERE group_id = lines.group_id AND lane > lines.lane
                 AND (state = 'queued' OR state = 'interrupted')
             ORDER BY lane, rank LIMIT 1) AS next)
-    SELECT group_id, lane, rank FROM lines";
+    (SELECT group_id, lane, rank FROM lines LIMIT $3)
+    UNION ALL
+    SELECT g.id, 0, first.rank FROM unnest($1::int[]) AS g (id) CROSS JOIN LATERAL (
+        SELECT rank FROM jobs
+        WHERE group_id = g.id AND lane = 0 AND (state = 'queued' OR state = 'interrupted')
+        ORDER BY rank LIMIT 1) AS first
+    WHERE $2 > -9223372036854775808";
 
 /// The lanes of groups that have retries, with the time of the first of each. Served by the index `jobs_retry`.
 const RETRY_LANES: &str = "
@@ -116,7 +129,7 @@ const RETRY_LANES: &str = "
         SELECT g.id AS group_id, first.lane, first.next_retry_at
         FROM unnest($1::int[]) AS g (id) CROSS JOIN LATERAL (
             SELECT lane, next_retry_at FROM jobs
-            WHERE group_id = g.id AND next_retry_at IS NOT NULL
+            WHERE group_id = g.id AND lane >= $2 AND next_retry_at IS NOT NULL
             ORDER BY lane, next_retry_at LIMIT 1) AS first
         UNION ALL
         SELECT lines.group_id, next.lane, next.next_retry_at
@@ -124,7 +137,13 @@ const RETRY_LANES: &str = "
             SELECT lane, next_retry_at FROM jobs
             WHERE group_id = lines.group_id AND lane > lines.lane AND next_retry_at IS NOT NULL
             ORDER BY lane, next_retry_at LIMIT 1) AS next)
-    SELECT group_id, lane, next_retry_at FROM lines";
+    (SELECT group_id, lane, next_retry_at FROM lines LIMIT $3)
+    UNION ALL
+    SELECT g.id, 0, first.next_retry_at FROM unnest($1::int[]) AS g (id) CROSS JOIN LATERAL (
+        SELECT next_retry_at FROM jobs
+        WHERE group_id = g.id AND lane = 0 AND next_retry_at IS NOT NULL
+        ORDER BY next_retry_at LIMIT 1) AS first
+    WHERE $2 > -9223372036854775808";
 
 impl Ready {
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -156,14 +175,20 @@ impl Ready {
 
     /// Looks up which lines of these groups have something.
     pub(super) async fn look(&self, client: &ClientWrapper, groups: &[i32]) -> PgResult<()> {
-        let heard = {
+        let (heard, was_cut) = {
             let mut known = self.known();
             known.looks += 1;
-            known.heard
+            (known.heard, known.is_cut)
         };
         let looks = Looks(self);
-        let ask = |sql| Ask::new(sql).with(groups.to_vec());
-        let rows = run(client, &[ask(LANES), ask(RETRY_LANES)]).await?;
+        let from = if was_cut { random_lane() } else { i64::MIN };
+        let mut rows = look_from(client, groups, from).await?;
+        let mut is_cut = rows.iter().any(|rows| rows.len() >= LOOK_MAX);
+        if was_cut && !is_cut {
+            // They have become few, or those from there on are.
+            rows = look_from(client, groups, i64::MIN).await?;
+            is_cut = rows.iter().any(|rows| rows.len() >= LOOK_MAX);
+        }
         let mut found: HashMap<i32, Group> = HashMap::with_capacity(groups.len());
         for id in groups {
             found.insert(*id, Group { heard, ..Group::default() });
@@ -176,7 +201,10 @@ impl Ready {
             let line = line_of(&mut found, row.try_get(0)?, Lane::new(row.try_get(1)?));
             line.retry_at = Some(time_of(row, 2)?);
         }
-        self.known().groups.extend(found);
+        let mut known = self.known();
+        known.groups.extend(found);
+        known.is_cut = is_cut;
+        drop(known);
         drop(looks);
         Ok(())
     }
@@ -254,6 +282,17 @@ impl Ready {
     }
 }
 
+async fn look_from(client: &ClientWrapper, groups: &[i32], from: i64) -> PgResult<Vec<Vec<Row>>> {
+    let most = i64::try_from(LOOK_MAX).unwrap_or(i64::MAX);
+    let ask = |sql| Ask::new(sql).with(groups.to_vec()).with(from).with(most);
+    Ok(run(client, &[ask(LANES), ask(RETRY_LANES)]).await?)
+}
+
+fn random_lane() -> i64 {
+    let [a, b, c, d, e, f, g, h, ..] = super::random_id().to_be_bytes();
+    i64::from_be_bytes([a, b, c, d, e, f, g, h])
+}
+
 fn line_of(groups: &mut HashMap<i32, Group>, group: i32, lane: Lane) -> &mut Line {
     groups.entry(group).or_default().lanes.entry(lane).or_default()
 }
@@ -316,26 +355,27 @@ pub(super) fn asks(lines: &[From], limit: usize, now: Timestamp, asks: &mut Vec<
 pub(super) fn found_of(
     lines: &[From],
     limit: usize,
-    rows: &mut impl Iterator<Item = Vec<tokio_postgres::Row>>,
+    rows: &mut impl Iterator<Item = Vec<Row>>,
     is_out: impl Fn(JobId) -> bool,
     now: Timestamp,
 ) -> PgResult<Vec<Found>> {
-    let mut jobs: Vec<(usize, Vec<(Rank, JobId, Timestamp)>)> = vec![(0, Vec::new()); lines.len()];
+    let mut counts = vec![0; lines.len()];
+    let mut jobs: Vec<Vec<(Rank, JobId, Timestamp)>> = vec![Vec::new(); lines.len()];
     for retries in [false, true] {
         if !lines.iter().any(|from| from.retries == retries) {
             continue;
         }
         for row in rows.next().unwrap_or_default() {
             let place = usize::try_from(row.try_get::<_, i32>(0)?).unwrap_or(usize::MAX);
-            let Some((count, jobs)) = jobs.get_mut(place) else { continue };
-            *count += 1;
+            let Some(jobs) = jobs.get_mut(place) else { continue };
+            counts[place] += 1;
             let id = id_of(&row, 1)?;
             if !is_out(id) {
                 jobs.push((Rank(row.try_get(2)?), id, time_of(&row, 3)?));
             }
         }
     }
-    let found = lines.iter().zip(jobs).map(|(from, (count, mut jobs))| {
+    let found = lines.iter().zip(jobs).zip(counts).map(|((from, mut jobs), count)| {
         jobs.sort_unstable();
         let since = jobs.first().map_or(now, |job| job.2);
         let (ranks, ids) = jobs.into_iter().map(|(rank, id, _)| (rank, id)).unzip();

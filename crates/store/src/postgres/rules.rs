@@ -162,10 +162,14 @@ impl CommitRules {
     /// The rules that two claims of jobs in these groups have to take from one after the other.
     pub(super) fn shared<'a>(
         &self,
-        groups: impl Iterator<Item = &'a GroupName> + Clone,
+        groups: impl Iterator<Item = &'a GroupName>,
     ) -> BTreeSet<RuleName> {
-        let shared = self.book.rules.iter().filter(|rule| rule.is_shared());
-        let shared = shared.filter(|rule| groups.clone().any(|group| covers(rule, group)));
+        let shared: Vec<&Rule> = self.book.rules.iter().filter(|it| it.is_shared()).collect();
+        if shared.is_empty() {
+            return BTreeSet::new();
+        }
+        let groups: Vec<&GroupName> = groups.collect();
+        let shared = shared.iter().filter(|rule| groups.iter().any(|group| covers(rule, group)));
         shared.map(|rule| rule.name.clone()).collect()
     }
 
@@ -220,9 +224,9 @@ pub(super) struct Question {
 impl CommitRules {
     /// What has to be asked before jobs in these lines can be shared out. If the rules are to be locked, all is asked
     /// anew, behind the locks.
-    pub(super) fn question<'a>(
+    pub(super) fn question(
         &mut self,
-        lines: impl Iterator<Item = (&'a GroupName, Lane)> + Clone,
+        lines: &[(&GroupName, Lane)],
         locks: BTreeSet<RuleName>,
         is_forgotten: impl Fn(&RuleName) -> bool,
     ) -> Question {
@@ -236,8 +240,8 @@ impl CommitRules {
         for rule in self.book.rules.iter().filter(|rule| rule.is_shared()) {
             let each = rule.says.each();
             let mut is_covered = false;
-            for (group, lane) in lines.clone().filter(|(group, _)| covers(rule, group)) {
-                let part = Part::of(each, &group.queue, &group.tenant, &group.kind, lane);
+            for (group, lane) in lines.iter().filter(|(group, _)| covers(rule, group)) {
+                let part = Part::of(each, &group.queue, &group.tenant, &group.kind, *lane);
                 let Some(part) = part else { continue };
                 is_covered = true;
                 let key = (rule.name.clone(), part);

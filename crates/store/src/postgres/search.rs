@@ -158,9 +158,10 @@ impl<'a> Search<'a> {
     }
 
     fn question(&self, lines: &[From], locks: BTreeSet<RuleName>, work: &mut Work<'_>) -> Question {
-        let names = lines.iter().map(|from| (self.name_of(from), from.lane));
+        let names: Vec<(&GroupName, Lane)> =
+            lines.iter().map(|from| (self.name_of(from), from.lane)).collect();
         let Work { rules, set, .. } = work;
-        rules.question(names, locks, |rule| set.forgets(rule))
+        rules.question(&names, locks, |rule| set.forgets(rule))
     }
 
     /// Asks what rules know of these lines, and nothing else.

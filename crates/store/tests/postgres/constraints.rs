@@ -64,6 +64,14 @@ const CASES: &[(&str, &str)] = &[
         "jobs_unique",
         "UPDATE jobs SET tenant = 't', unique_key = 'u', state = 'queued', lease_session = NULL, lease = NULL, next_retry_at = NULL, dlq_id = NULL",
     ),
+    (
+        "schedules_version_check",
+        "INSERT INTO schedules (tenant, name, version, created_at, updated_at, spec, payload) VALUES ('t', 'n', 0, now(), now(), '{}', '1')",
+    ),
+    (
+        "schedules_waits",
+        "INSERT INTO schedules (tenant, name, version, created_at, updated_at, spec, payload, fires_at) VALUES ('t', 'n', 1, now(), now(), '{}', '1', now())",
+    ),
     ("rule_states_rule_fkey", "INSERT INTO rule_states VALUES ('none', '', '{}', NULL)"),
     ("jobs_has_letter", "DELETE FROM dlq_items WHERE job_id = {3}"),
     (
@@ -145,6 +153,8 @@ const NOT_BROKEN: &[&str] = &[
     "inbox_results_pkey",
     "inbox_set_aside_pkey",
     "rules_pkey",
+    "schedules_pkey",
+    "notes_pkey",
     "rule_states_pkey",
 ];
 

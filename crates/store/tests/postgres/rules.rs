@@ -77,7 +77,9 @@ fn held_at_once(test: &TestStore, jobs: u128) -> (usize, usize) {
     let (mut held, mut most, mut by_key, mut most_by_key) = (0, 0, HashMap::new(), 0);
     for event in test.wait(test.store.feed(0, 100_000)) {
         let line: serde_json::Value = serde_json::from_str(&event.line).unwrap();
-        let id: JobId = format!("job_{}", line[0].as_str().unwrap()).parse().unwrap();
+        // That the rule was set is told too.
+        let Some(id) = line.get(0).and_then(|id| id.as_str()) else { continue };
+        let id: JobId = format!("job_{id}").parse().unwrap();
         let key = by_key.entry(id.as_u128() % 4).or_insert(0);
         match line[2].as_str().unwrap() {
             "worker_claim" => {
@@ -189,4 +191,19 @@ fn a_job_with_a_key_that_another_node_made_is_found_beside_many_without() {
     let got = test.claim("w1", 2, 10);
     assert_eq!(got.len(), 10);
     assert!(got.iter().any(|it| it.job.id == JobId::from_u128(1_000)));
+}
+
+#[test]
+fn more_keys_than_are_looked_up_at_once_are_all_served() {
+    const JOBS: u128 = 5_000;
+    let test = TestStore::new(Backend::Postgres);
+    let key = |number: u128| LimitKey::new(format!("k{number}")).unwrap();
+    fill(&test, JOBS, |number| NewJob { limit_key: Some(key(number)), ..plain() });
+    test.write(put("one", Says::Concurrency { max: 1, each: Each::Key })).unwrap();
+    let (mut claims, mut got) = (0, HashSet::new());
+    while got.len() < usize::try_from(JOBS).unwrap() {
+        claims += 1;
+        assert!(claims < 40, "{} jobs after {claims} claims", got.len());
+        got.extend(test.claim("w1", claims, 500).iter().map(|it| it.job.id));
+    }
 }

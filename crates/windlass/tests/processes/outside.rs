@@ -26,6 +26,17 @@ pub(crate) struct Said {
     pub(crate) what: String,
 }
 
+impl Said {
+    /// What this line says, if it is of a handler.
+    pub(crate) fn parse(line: &str) -> Option<Self> {
+        let mut words = line.splitn(5, ' ');
+        let process = words.next()?.parse().ok()?;
+        let (worker, job) = (words.next()?.to_owned(), words.next()?.to_owned());
+        let epoch = words.next()?.parse().ok()?;
+        Some(Self { process, worker, job, epoch, what: words.next()?.to_owned() })
+    }
+}
+
 impl Outside {
     pub(crate) fn at(folder: &Path) -> Self {
         Self { folder: folder.to_owned() }
@@ -52,14 +63,7 @@ impl Outside {
 
     /// All that handlers said, in order.
     pub(crate) fn said(&self) -> Vec<Said> {
-        let parse = |line: String| {
-            let mut words = line.splitn(5, ' ');
-            let process = words.next()?.parse().ok()?;
-            let (worker, job) = (words.next()?.to_owned(), words.next()?.to_owned());
-            let epoch = words.next()?.parse().ok()?;
-            Some(Said { process, worker, job, epoch, what: words.next()?.to_owned() })
-        };
-        self.lines().into_iter().filter_map(parse).collect()
+        self.lines().iter().filter_map(|line| Said::parse(line)).collect()
     }
 
     /// The first thing of this kind that was said about the job.

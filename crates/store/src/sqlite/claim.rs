@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use rusqlite::{Connection, OptionalExtension as _};
 use windlass_kernel::{
-    JobId, Lane, Op, Timestamp,
+    JobId, Lane, Op, Rule, Says, Timestamp,
     admit::{Admission, Head, Request, admit},
     job::Rank,
     ops::Claim,
@@ -42,19 +42,93 @@ pub(super) fn claim(
         holds_isolated |= held.iter().any(|row| row.alone);
     }
     let touched = work.touched();
-    let lines = Lines::look(connection, wanted, &touched, work, now)?;
-    // Turns are taken out for the while, for everything else is only looked at.
-    let mut turns = std::mem::take(&mut work.rules.turns);
-    let heads = lines.heads(work, &touched);
-    let request = Request { max: wanted.max, held: count, holds_isolated, heads };
     let rules = work.rules.book.rules.clone();
-    let admission = admit(&request, &rules, &work.rules.known(), &mut turns, now);
-    let chosen = lines.chosen(&admission, work, &touched);
-    work.rules.turns = turns;
+    let groups = groups_of(wanted, work);
+    let mut unread = Unread::new(&rules, &groups, work);
+    let (admission, chosen) = loop {
+        let lines =
+            Lines::look(connection, &groups, wanted.max + touched.len(), work, &touched, now)?;
+        // Turns are taken out for the while, for everything else is only looked at.
+        let mut turns = std::mem::take(&mut work.rules.turns);
+        let before = unread.may_read_on().then(|| turns.clone());
+        let heads = lines.heads(work, &touched);
+        let request = Request { max: wanted.max, held: count, holds_isolated, heads };
+        let admission = admit(&request, &rules, &work.rules.known(), &mut turns, now);
+        let taken: usize = admission.quotas.iter().map(|quota| quota.take).sum();
+        let is_alone = admission.quotas.iter().any(|quota| quota.alone);
+        let chosen = lines.chosen(&admission, work, &touched);
+        if let Some(before) = before
+            && taken < wanted.max
+            && !is_alone
+            && unread.read_on(connection, work)?
+        {
+            // Rules hold back what is remembered. What stands behind it may go.
+            work.rules.turns = before;
+            continue;
+        }
+        work.rules.turns = turns;
+        break (admission, chosen);
+    };
     work.rules.remember(&admission.states, now);
     work.set.remember(admission.states);
     let granted = grant(connection, wanted, &chosen, work, now)?;
     Ok((granted, admission.again_at))
+}
+
+/// The groups that a claim wants.
+fn groups_of(wanted: &ClaimMany, work: &Work<'_>) -> Vec<(i64, bool)> {
+    let mut groups = Vec::new();
+    for (place, queue) in wanted.queues.iter().enumerate() {
+        if !wanted.queues[..place].contains(queue) {
+            let of_queue = work.names().groups_of(queue).iter();
+            let wants = of_queue.filter(|(_, name)| wants(wanted, name));
+            groups.extend(wants.map(|(id, name)| (*id, name.isolated)));
+        }
+    }
+    groups
+}
+
+/// What of the groups that rules restrain was not read yet, and how much of it one claim may still read.
+struct Unread {
+    groups: Vec<i64>,
+    left: usize,
+}
+
+impl Unread {
+    /// How many jobs one claim reads at the most because rules hold those before them back.
+    const READ_MAX: usize = 20_000;
+    /// How many at a time.
+    const READ: usize = 1_024;
+
+    fn new(rules: &[Rule], groups: &[(i64, bool)], work: &Work<'_>) -> Self {
+        let matters = |rule: &&Rule| rule.restrains() || rule.says == Says::TurnsByKey;
+        let matter: Vec<&Rule> = rules.iter().filter(matters).collect();
+        let is_covered = |id: i64| {
+            let name = work.names.group_by_id(id);
+            let covers =
+                |rule: &&Rule, it: &GroupName| rule.scope.covers(&it.queue, &it.tenant, &it.kind);
+            name.is_some_and(|it| matter.iter().any(|rule| covers(rule, it)))
+        };
+        let groups = groups.iter().map(|(id, _)| *id).filter(|id| is_covered(*id)).collect();
+        Self { groups, left: Self::READ_MAX }
+    }
+
+    fn may_read_on(&self) -> bool {
+        !self.groups.is_empty() && self.left > 0
+    }
+
+    /// Reads more of each group, and says whether there was something.
+    fn read_on(&mut self, connection: &Connection, work: &mut Work<'_>) -> SqlResult<bool> {
+        let flying = work.flying();
+        let mut read = 0;
+        for group in &self.groups {
+            if read < self.left {
+                read += work.ready.read_on(connection, *group, Self::READ, flying)?;
+            }
+        }
+        self.left = self.left.saturating_sub(read);
+        Ok(read > 0)
+    }
 }
 
 /// Jobs that a claim may have.
@@ -142,50 +216,40 @@ impl Lines {
     /// Everything that is ready for this worker.
     fn look(
         connection: &Connection,
-        wanted: &ClaimMany,
-        touched: &[i64],
+        groups: &[(i64, bool)],
+        limit: usize,
         work: &mut Work<'_>,
+        touched: &[i64],
         now: Timestamp,
     ) -> SqlResult<Self> {
         let flying = work.flying();
-        let (names, ready) = (&*work.names, &mut *work.ready);
-        let limit = wanted.max.saturating_add(touched.len());
+        let ready = &mut *work.ready;
         let mut lines = Self::default();
-        for (place, queue) in wanted.queues.iter().enumerate() {
-            if wanted.queues[..place].contains(queue) {
-                continue;
-            }
-            for (group, name) in names.groups_of(queue) {
-                if !wants(wanted, name) {
-                    continue;
-                }
-                ready.look(connection, *group, flying)?;
-                ready.fill(connection, *group, limit, flying)?;
-                let mut due = Vec::new();
-                for (lane, line) in ready.lanes(*group) {
-                    if !line.ranks().is_empty() {
-                        let first = line.seqs().iter().find(|seq| !touched.contains(seq));
-                        let isolated_since = match first.filter(|_| name.isolated) {
-                            Some(first) => Some(waits_since(connection, *first, now)?),
-                            None => None,
-                        };
-                        let retries = None;
-                        lines.lines.push(From { group: *group, lane, retries, isolated_since });
-                    }
-                    due.extend(line.retry_at.filter(|at| *at <= now).map(|_| lane));
-                }
-                for lane in due {
-                    let mut jobs =
-                        ready.due_retries(connection, (*group, lane), limit, flying, now)?;
-                    jobs.retain(|(_, seq)| !touched.contains(seq));
-                    let Some((_, first)) = jobs.first() else { continue };
-                    let isolated_since = match name.isolated {
-                        true => Some(waits_since(connection, *first, now)?),
-                        false => None,
+        for (group, isolated) in groups {
+            ready.look(connection, *group, limit, flying)?;
+            let mut due = Vec::new();
+            for (lane, line) in ready.lanes(*group) {
+                if !line.ranks().is_empty() {
+                    let first = line.seqs().iter().find(|seq| !touched.contains(seq));
+                    let isolated_since = match first.filter(|_| *isolated) {
+                        Some(first) => Some(waits_since(connection, *first, now)?),
+                        None => None,
                     };
-                    let retries = Some(jobs.into_iter().unzip());
+                    let retries = None;
                     lines.lines.push(From { group: *group, lane, retries, isolated_since });
                 }
+                due.extend(line.retry_at.filter(|at| *at <= now).map(|_| lane));
+            }
+            for lane in due {
+                let mut jobs = ready.due_retries(connection, (*group, lane), limit, flying, now)?;
+                jobs.retain(|(_, seq)| !touched.contains(seq));
+                let Some((_, first)) = jobs.first() else { continue };
+                let isolated_since = match isolated {
+                    true => Some(waits_since(connection, *first, now)?),
+                    false => None,
+                };
+                let retries = Some(jobs.into_iter().unzip());
+                lines.lines.push(From { group: *group, lane, retries, isolated_since });
             }
         }
         Ok(lines)

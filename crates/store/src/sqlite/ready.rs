@@ -1,14 +1,16 @@
-//! What can be claimed, lane by lane, as far as the writer remembers it.
+//! What can be claimed, as far as the writer remembers it.
 //!
 //! There is one writer, so what it remembers is true: each plan says which jobs became ready and which are so no
-//! more. Of a lane the first jobs are remembered; when they are taken, the next are read. So a claim reads each job
-//! once, however many lanes there are, and an empty lane costs nothing.
+//! more. Of a group the first jobs are remembered, in the order of their ranks and each in its lane; when they do not
+//! suffice, the next are read. So a claim reads each job once, however many lanes there are, and jobs that are taken
+//! together stand together in the index.
 //!
-//! Always true: whatever can be claimed is remembered, or its lane has `more`, or its time is not before the lane's
-//! `retry_at`. What is on its way to the disk is newer than what a snapshot shows.
+//! Always true: whatever can be claimed is remembered; or it stands behind what was read of its group; or behind what
+//! its lane was cut to; or its time is not before the lane's `retry_at`. What is on its way to the disk is newer than
+//! what a snapshot shows.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque, hash_map::Entry},
     sync::Arc,
 };
 
@@ -17,11 +19,26 @@ use windlass_kernel::{Job, Lane, State, Timestamp, job::Rank};
 
 use super::{SqlResult, load::Place, plan::Plan};
 
-/// The lanes of each group that was looked at. A lane that has nothing is not here.
+/// What is remembered of each group that was looked at.
 #[derive(Default)]
 pub(super) struct Ready {
-    groups: HashMap<i64, BTreeMap<Lane, Line>>,
+    groups: HashMap<i64, Group>,
 }
+
+/// The lanes of a group that have something, or may have.
+struct Group {
+    lanes: BTreeMap<Lane, Line>,
+    /// How far the index was read; none, if all of it was.
+    read_to: Option<Key>,
+    /// How many jobs are remembered.
+    kept: usize,
+}
+
+/// A job's place in the index: its rank, its lane and its number.
+type Key = (Rank, Lane, i64);
+
+/// Before every other.
+const FIRST: Key = (Rank(i64::MIN), Lane::new(i64::MIN), i64::MIN);
 
 /// The jobs of one lane, best first.
 #[derive(Default)]
@@ -30,8 +47,8 @@ pub(super) struct Line {
     from: usize,
     ranks: Vec<Rank>,
     seqs: Vec<i64>,
-    /// May there be more than is remembered, after the last of them?
-    more: bool,
+    /// From here on they were read and are not remembered, for there are too many.
+    cut_from: Option<(Rank, i64)>,
     /// No retry is due before this.
     pub(super) retry_at: Option<Timestamp>,
 }
@@ -39,21 +56,13 @@ pub(super) struct Line {
 /// Plans that are on their way, oldest first.
 pub(super) type Flying = VecDeque<Arc<Plan>>;
 
-/// How many are read at the least, and how many are remembered at the most, of one lane.
-const READ_MIN: usize = 64;
-const KEPT_MAX: usize = 8_192;
-
-/// The lanes of a group that have jobs which can be claimed, one after the other. Served by the index `jobs_ready`.
-const LANES: &str = "
-    WITH RECURSIVE lanes (lane) AS (
-        SELECT (SELECT min(lane) FROM jobs
-            WHERE group_id = ?1 AND (state = 'queued' OR state = 'interrupted'))
-        UNION ALL
-        SELECT (SELECT min(lane) FROM jobs
-            WHERE group_id = ?1 AND (state = 'queued' OR state = 'interrupted')
-                AND lane > lanes.lane)
-        FROM lanes WHERE lane IS NOT NULL)
-    SELECT lane FROM lanes WHERE lane IS NOT NULL";
+/// How many jobs are read at the least.
+const READ_MIN: usize = 256;
+/// With more than this many in a group, long lanes are cut.
+const KEPT_MAX: usize = 100_000;
+/// Where a lane is long, and to how many it is cut.
+const LINE_MAX: usize = 1_024;
+const LINE_CUT: usize = 512;
 
 /// The lanes of a group that have retries. Served by the index `jobs_retry`.
 const RETRY_LANES: &str = "
@@ -67,10 +76,18 @@ const RETRY_LANES: &str = "
 
 /// Served by the index `jobs_ready` alone.
 const READY: &str = "
-    SELECT seq, rank FROM jobs
-    WHERE group_id = ?1 AND lane = ?2 AND (state = 'queued' OR state = 'interrupted')
-        AND rank >= ?3 AND (rank, seq) > (?3, ?4)
-    ORDER BY rank, seq LIMIT ?5";
+    SELECT rank, lane, seq FROM jobs
+    WHERE group_id = ?1 AND (state = 'queued' OR state = 'interrupted')
+        AND rank >= ?2 AND (rank, lane, seq) > (?2, ?3, ?4)
+    ORDER BY rank, lane, seq LIMIT ?5";
+
+/// The same for one lane, up to where its group was read. Served by the index `jobs_ready` alone.
+const READY_IN_LANE: &str = "
+    SELECT rank, seq FROM jobs
+    WHERE group_id = ?1 AND (state = 'queued' OR state = 'interrupted')
+        AND lane = ?2 AND rank >= ?3 AND (rank, seq) >= (?3, ?4)
+        AND (rank, lane, seq) <= (?5, ?6, ?7)
+    ORDER BY rank, lane, seq LIMIT ?8";
 
 /// Retries that are due, longest due first. Served by the index `jobs_retry`.
 const DUE_RETRIES: &str = "
@@ -85,93 +102,78 @@ const NEXT_RETRY: &str = "
     ORDER BY next_retry_at LIMIT 1";
 
 impl Ready {
-    /// Learns which lanes of a group have something, unless it is known.
+    /// Sees to it that so many jobs of a group are remembered, if there are so many.
     pub(super) fn look(
         &mut self,
         connection: &Connection,
-        group: i64,
+        id: i64,
+        wanted: usize,
         flying: &Flying,
     ) -> SqlResult<()> {
-        if self.groups.contains_key(&group) {
-            return Ok(());
+        let group = match self.groups.entry(id) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(Group::begin(connection, id, flying)?),
+        };
+        if group.kept < wanted {
+            group.read_on(connection, id, wanted, flying)?;
         }
-        let mut lanes: BTreeMap<Lane, Line> = BTreeMap::new();
-        let mut statement = connection.prepare_cached(LANES)?;
-        let mut rows = statement.query([group])?;
-        while let Some(row) = rows.next()? {
-            lanes.entry(Lane::new(row.get(0)?)).or_default().more = true;
+        group.mend(connection, id, wanted, flying)
+    }
+
+    /// Reads more of a group, and says how many there were.
+    pub(super) fn read_on(
+        &mut self,
+        connection: &Connection,
+        id: i64,
+        wanted: usize,
+        flying: &Flying,
+    ) -> SqlResult<usize> {
+        match self.groups.get_mut(&id) {
+            Some(group) => group.read_on(connection, id, wanted, flying),
+            None => Ok(0),
         }
-        let mut statement = connection.prepare_cached(RETRY_LANES)?;
-        let mut rows = statement.query([group])?;
-        while let Some(row) = rows.next()? {
-            lanes.entry(Lane::new(row.get(0)?)).or_default().retry_at = Some(Timestamp::MIN);
-        }
-        for row in flying.iter().flat_map(|plan| plan.rows.values()) {
-            if row.place.group.is_some_and(|(id, _)| id == group) {
-                let line = lanes.entry(row.place.lane).or_default();
-                line.more |= is_ready(row.job.state);
-                line.retry_at = line.retry_at.or(row.job.next_retry_at.map(|_| Timestamp::MIN));
-            }
-        }
-        lanes.retain(|_, line| !line.is_empty());
-        self.groups.insert(group, lanes);
-        Ok(())
+    }
+
+    /// Was not all of a group read?
+    pub(super) fn has_more(&self, group: i64) -> bool {
+        self.groups.get(&group).is_some_and(|group| group.read_to.is_some())
     }
 
     /// The lanes of a group that have something, or may have.
     pub(super) fn lanes(&self, group: i64) -> impl Iterator<Item = (Lane, &Line)> {
-        self.groups.get(&group).into_iter().flatten().map(|(lane, line)| (*lane, line))
+        let lanes = self.groups.get(&group).map(|group| &group.lanes);
+        lanes.into_iter().flatten().map(|(lane, line)| (*lane, line))
     }
 
     /// What is remembered of a lane.
     pub(super) fn line(&self, group: i64, lane: Lane) -> Option<&Line> {
-        self.groups.get(&group)?.get(&lane)
-    }
-
-    /// Sees to it that so many of each lane of a group are remembered, if there are so many.
-    pub(super) fn fill(
-        &mut self,
-        connection: &Connection,
-        group: i64,
-        wanted: usize,
-        flying: &Flying,
-    ) -> SqlResult<()> {
-        let Some(lanes) = self.groups.get_mut(&group) else { return Ok(()) };
-        let mut is_any_empty = false;
-        for (lane, line) in lanes.iter_mut() {
-            if line.more && line.ranks.len() - line.from < wanted {
-                line.read_on(connection, group, *lane, wanted, flying)?;
-            }
-            is_any_empty |= line.is_empty();
-        }
-        if is_any_empty {
-            lanes.retain(|_, line| !line.is_empty());
-        }
-        Ok(())
+        self.groups.get(&group)?.lanes.get(&lane)
     }
 
     /// A job is taken, or cannot be claimed any more.
     pub(super) fn remove(&mut self, group: i64, lane: Lane, rank: Rank, seq: i64) {
-        let Some(lanes) = self.groups.get_mut(&group) else { return };
-        let Some(line) = lanes.get_mut(&lane) else { return };
-        line.remove(rank, seq);
+        let Some(group) = self.groups.get_mut(&group) else { return };
+        let Some(line) = group.lanes.get_mut(&lane) else { return };
+        group.kept -= usize::from(line.remove(rank, seq));
         if line.is_empty() {
-            lanes.remove(&lane);
+            group.lanes.remove(&lane);
         }
     }
 
     /// A plan made a job, or changed it.
     pub(super) fn note(&mut self, before: Option<(&Job, i64)>, job: &Job, place: &Place) {
         let (lane, rank, seq) = (place.lane, job.spec.rank(), place.seq);
-        let group = place.group_id();
         if let Some((_, group)) = before.filter(|(before, _)| is_ready(before.state)) {
             self.remove(group, lane, rank, seq);
         }
-        let Some(lanes) = self.groups.get_mut(&group) else { return };
+        let Some(group) = self.groups.get_mut(&place.group_id()) else { return };
         if is_ready(job.state) {
-            lanes.entry(lane).or_default().insert(rank, seq);
+            // Behind what was read there may be others before it.
+            if group.read_to.is_none_or(|read_to| (rank, lane, seq) <= read_to) {
+                group.insert((rank, lane, seq));
+            }
         } else if let Some(at) = job.next_retry_at {
-            let line = lanes.entry(lane).or_default();
+            let line = group.lanes.entry(lane).or_default();
             line.retry_at = Some(line.retry_at.map_or(at, |known| known.min(at)));
         }
     }
@@ -185,7 +187,7 @@ impl Ready {
         flying: &Flying,
         now: Timestamp,
     ) -> SqlResult<Vec<(Rank, i64)>> {
-        let newer = newer(group, lane, flying);
+        let newer = newer(group, Some(lane), flying);
         let limit = i64::try_from(limit.saturating_add(newer.len())).unwrap_or(i64::MAX);
         let mut statement = connection.prepare_cached(DUE_RETRIES)?;
         let mut rows = statement.query(params![group, lane.get(), now.as_micros(), limit])?;
@@ -208,12 +210,12 @@ impl Ready {
             let next: Option<i64> = statement.query_row(next, |row| row.get(0)).optional()?;
             let next = next.map(Timestamp::from_micros).into_iter().chain(retries.map(|it| it.2));
             let next = next.min();
-            if let Some(lanes) = self.groups.get_mut(&group)
-                && let Some(line) = lanes.get_mut(&lane)
+            if let Some(group) = self.groups.get_mut(&group)
+                && let Some(line) = group.lanes.get_mut(&lane)
             {
                 line.retry_at = next;
                 if line.is_empty() {
-                    lanes.remove(&lane);
+                    group.lanes.remove(&lane);
                 }
             }
         }
@@ -221,9 +223,152 @@ impl Ready {
     }
 }
 
+impl Group {
+    /// A group of which nothing was read yet.
+    fn begin(connection: &Connection, id: i64, flying: &Flying) -> SqlResult<Self> {
+        let mut lanes: BTreeMap<Lane, Line> = BTreeMap::new();
+        let mut statement = connection.prepare_cached(RETRY_LANES)?;
+        let mut rows = statement.query([id])?;
+        while let Some(row) = rows.next()? {
+            lanes.entry(Lane::new(row.get(0)?)).or_default().retry_at = Some(Timestamp::MIN);
+        }
+        for row in flying.iter().flat_map(|plan| plan.rows.values()) {
+            let is_here = row.place.group.is_some_and(|(group, _)| group == id);
+            if is_here && row.job.next_retry_at.is_some() {
+                lanes.entry(row.place.lane).or_default().retry_at = Some(Timestamp::MIN);
+            }
+        }
+        Ok(Self { lanes, read_to: Some(FIRST), kept: 0 })
+    }
+
+    fn insert(&mut self, (rank, lane, seq): Key) {
+        let line = self.lanes.entry(lane).or_default();
+        self.kept += usize::from(line.insert(rank, seq));
+    }
+
+    /// Reads the next jobs of the index, at least so many if there are so many. It says how many it has read.
+    fn read_on(
+        &mut self,
+        connection: &Connection,
+        id: i64,
+        wanted: usize,
+        flying: &Flying,
+    ) -> SqlResult<usize> {
+        let Some(from) = self.read_to else { return Ok(0) };
+        let newer = newer(id, None, flying);
+        let limit = wanted.saturating_mul(2).clamp(READ_MIN, KEPT_MAX / 4) + newer.len();
+        let mut statement = connection.prepare_cached(READY)?;
+        let (rank, lane, seq) = from;
+        let sql_limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut rows = statement.query(params![id, rank.0, lane.get(), seq, sql_limit])?;
+        let (mut read, mut end) = (0, from);
+        while let Some(row) = rows.next()? {
+            read += 1;
+            end = (Rank(row.get(0)?), Lane::new(row.get(1)?), row.get(2)?);
+            if !newer.contains_key(&end.2) {
+                self.insert(end);
+            }
+        }
+        self.read_to = (read == limit).then_some(end);
+        // What is on its way stands behind what was read before, and before what is not read yet.
+        for (seq, job) in newer.iter().filter_map(|(seq, job)| Some((*seq, (*job)?))) {
+            let key = (job.spec.rank(), job.spec.lane(), seq);
+            if is_ready(job.state)
+                && key > from
+                && self.read_to.is_none_or(|read_to| key <= read_to)
+            {
+                self.insert(key);
+            }
+        }
+        if self.kept > KEPT_MAX {
+            self.cut();
+        }
+        Ok(read)
+    }
+
+    /// Forgets the ends of long lanes.
+    fn cut(&mut self) {
+        for line in self.lanes.values_mut() {
+            if line.ranks().len() > LINE_MAX {
+                let kept = line.from + LINE_CUT;
+                line.cut_from = Some((line.ranks[kept], line.seqs[kept]));
+                self.kept -= line.ranks.len() - kept;
+                line.ranks.truncate(kept);
+                line.seqs.truncate(kept);
+            }
+        }
+    }
+
+    /// Reads again what was forgotten of lanes that have become short.
+    fn mend(
+        &mut self,
+        connection: &Connection,
+        id: i64,
+        wanted: usize,
+        flying: &Flying,
+    ) -> SqlResult<()> {
+        let is_short = |line: &Line| line.cut_from.is_some() && line.ranks().len() < wanted;
+        let short = self.lanes.iter().filter(|(_, line)| is_short(line));
+        let short: Vec<Lane> = short.map(|(lane, _)| *lane).collect();
+        for lane in short {
+            self.mend_lane(connection, id, lane, wanted, flying)?;
+        }
+        Ok(())
+    }
+
+    fn mend_lane(
+        &mut self,
+        connection: &Connection,
+        id: i64,
+        lane: Lane,
+        wanted: usize,
+        flying: &Flying,
+    ) -> SqlResult<()> {
+        let line = self.lanes.get_mut(&lane).expect("it was just found");
+        let Some(from) = line.cut_from.take() else { return Ok(()) };
+        let newer = newer(id, Some(lane), flying);
+        let limit = wanted.clamp(LINE_CUT, KEPT_MAX / 4) + newer.len();
+        let last = (Rank(i64::MAX), Lane::new(i64::MAX), i64::MAX);
+        let to = self.read_to.unwrap_or(last);
+        let mut statement = connection.prepare_cached(READY_IN_LANE)?;
+        let mut rows = statement.query(params![
+            id,
+            lane.get(),
+            from.0.0,
+            from.1,
+            to.0.0,
+            to.1.get(),
+            to.2,
+            i64::try_from(limit).unwrap_or(i64::MAX)
+        ])?;
+        let (mut read, mut end) = (0, from);
+        while let Some(row) = rows.next()? {
+            read += 1;
+            end = (Rank(row.get(0)?), row.get(1)?);
+            if !newer.contains_key(&end.1) {
+                self.kept += usize::from(line.insert(end.0, end.1));
+            }
+        }
+        let is_more = read == limit;
+        for (seq, job) in newer.iter().filter_map(|(seq, job)| Some((*seq, (*job)?))) {
+            let key = (job.spec.rank(), seq);
+            let is_read = (key.0, lane, seq) <= to && (!is_more || key <= end);
+            if is_ready(job.state) && key >= from && is_read {
+                self.kept += usize::from(line.insert(key.0, key.1));
+            }
+        }
+        // The first that was not read.
+        line.cut_from = is_more.then_some((end.0, end.1 + 1));
+        if line.is_empty() {
+            self.lanes.remove(&lane);
+        }
+        Ok(())
+    }
+}
+
 impl Line {
     fn is_empty(&self) -> bool {
-        self.from == self.ranks.len() && !self.more && self.retry_at.is_none()
+        self.from == self.ranks.len() && self.cut_from.is_none() && self.retry_at.is_none()
     }
 
     /// The ranks of those that are remembered, best first.
@@ -237,94 +382,54 @@ impl Line {
     }
 
     fn place_of(&self, rank: Rank, seq: i64) -> Result<usize, usize> {
-        let before = |place: &usize| (self.ranks[*place], self.seqs[*place]) < (rank, seq);
+        let before = |place: usize| (self.ranks[place], self.seqs[place]) < (rank, seq);
         let (mut low, mut high) = (self.from, self.ranks.len());
+        // Most come at the end.
+        if high > low && before(high - 1) {
+            return Err(high);
+        }
         while low < high {
             let middle = low.midpoint(high);
-            if before(&middle) { low = middle + 1 } else { high = middle }
+            if before(middle) { low = middle + 1 } else { high = middle }
         }
         let is_it = low < self.ranks.len() && (self.ranks[low], self.seqs[low]) == (rank, seq);
         if is_it { Ok(low) } else { Err(low) }
     }
 
-    fn insert(&mut self, rank: Rank, seq: i64) {
-        let Err(place) = self.place_of(rank, seq) else { return };
-        // After the last that is remembered there may be others before it.
-        if self.more && place == self.ranks.len() {
-            return;
+    /// Remembers a job, unless it is known or stands behind the cut. It says whether it did.
+    fn insert(&mut self, rank: Rank, seq: i64) -> bool {
+        if self.cut_from.is_some_and(|cut_from| (rank, seq) >= cut_from) {
+            return false;
         }
+        let Err(place) = self.place_of(rank, seq) else { return false };
         self.ranks.insert(place, rank);
         self.seqs.insert(place, seq);
-        if self.ranks.len() - self.from > KEPT_MAX {
-            let kept = self.from + KEPT_MAX / 2;
-            self.ranks.truncate(kept);
-            self.seqs.truncate(kept);
-            self.more = true;
-        }
+        true
     }
 
-    fn remove(&mut self, rank: Rank, seq: i64) {
-        let Ok(place) = self.place_of(rank, seq) else { return };
+    /// Forgets a job, and says whether it was known.
+    fn remove(&mut self, rank: Rank, seq: i64) -> bool {
+        let Ok(place) = self.place_of(rank, seq) else { return false };
         if place == self.from {
             self.from += 1;
         } else {
             self.ranks.remove(place);
             self.seqs.remove(place);
         }
-        if self.from > 1_024 && self.from * 2 > self.ranks.len() {
+        if self.from == self.ranks.len() || self.from > 1_024 && self.from * 2 > self.ranks.len() {
             self.ranks.drain(..self.from);
             self.seqs.drain(..self.from);
             self.from = 0;
         }
-    }
-
-    fn read_on(
-        &mut self,
-        connection: &Connection,
-        group: i64,
-        lane: Lane,
-        wanted: usize,
-        flying: &Flying,
-    ) -> SqlResult<()> {
-        let newer = newer(group, lane, flying);
-        let limit = wanted.saturating_mul(2).clamp(READ_MIN, KEPT_MAX / 2) + newer.len();
-        let last = self.ranks().last().zip(self.seqs().last());
-        let last = last.map_or((i64::MIN, i64::MIN), |(rank, seq)| (rank.0, *seq));
-        let sql_limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let mut statement = connection.prepare_cached(READY)?;
-        let mut rows = statement.query(params![group, lane.get(), last.0, last.1, sql_limit])?;
-        let mut found: Vec<(Rank, i64)> = Vec::new();
-        let mut end = None;
-        let mut read = 0;
-        while let Some(row) = rows.next()? {
-            let job = (Rank(row.get(1)?), row.get(0)?);
-            read += 1;
-            end = Some(job);
-            if !newer.contains_key(&job.1) {
-                found.push(job);
-            }
-        }
-        // What is on its way stands after what is remembered, and before what was not read.
-        let is_there_more = read == limit;
-        let here = newer.iter().filter_map(|(seq, job)| Some((*seq, (*job)?)));
-        let on_its_way = here.filter(|(_, job)| is_ready(job.state));
-        let on_its_way = on_its_way.map(|(seq, job)| (job.spec.rank(), seq));
-        found.extend(on_its_way.filter(|job| {
-            (job.0.0, job.1) > last && (!is_there_more || end.is_none_or(|end| *job <= end))
-        }));
-        found.sort_unstable();
-        self.ranks.extend(found.iter().map(|job| job.0));
-        self.seqs.extend(found.iter().map(|job| job.1));
-        self.more = is_there_more;
-        Ok(())
+        true
     }
 }
 
-/// The jobs that are on their way and have this key, as they are then; none for one that is in another group: it
-/// may have left this one, to be claimed alone.
-fn newer(group: i64, lane: Lane, flying: &Flying) -> HashMap<i64, Option<&Job>> {
+/// The jobs that are on their way, of all lanes or of this one, as they are then; none for one that is in another
+/// group: it may have left this one, to be claimed alone.
+fn newer(group: i64, lane: Option<Lane>, flying: &Flying) -> HashMap<i64, Option<&Job>> {
     let rows = flying.iter().flat_map(|plan| plan.rows.values());
-    let same = rows.filter(|row| row.place.lane == lane);
+    let same = rows.filter(|row| lane.is_none_or(|lane| row.place.lane == lane));
     let is_here = |place: &Place| place.group.is_some_and(|(id, _)| id == group);
     same.map(|row| (row.place.seq, is_here(&row.place).then_some(&*row.job))).collect()
 }

@@ -45,6 +45,9 @@ pub(super) fn claim(
     let rules = work.rules.book.rules.clone();
     let groups = groups_of(wanted, work);
     let mut unread = Unread::new(&rules, &groups, work);
+    if rules.iter().any(|rule| rule.says == Says::TurnsByKey) {
+        unread.read_all(connection, work)?;
+    }
     let (admission, chosen) = loop {
         let lines =
             Lines::look(connection, &groups, wanted.max + touched.len(), work, &touched, now)?;
@@ -111,6 +114,16 @@ impl Unread {
         };
         let groups = groups.iter().map(|(id, _)| *id).filter(|id| is_covered(*id)).collect();
         Self { groups, left: Self::READ_MAX }
+    }
+
+    /// Reads all of the groups, as far as one claim may. Where keys take turns, all of them have to be known.
+    fn read_all(&mut self, connection: &Connection, work: &mut Work<'_>) -> SqlResult<()> {
+        let flying = work.flying();
+        for group in &self.groups {
+            work.ready.look(connection, *group, 1, flying)?;
+        }
+        while self.left > 0 && self.read_on(connection, work)? {}
+        Ok(())
     }
 
     fn may_read_on(&self) -> bool {

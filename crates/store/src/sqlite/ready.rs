@@ -18,6 +18,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use windlass_kernel::{Job, Lane, State, Timestamp, job::Rank};
 
 use super::{SqlResult, load::Place, plan::Plan};
+use crate::commit::Row;
 
 /// What is remembered of each group that was looked at.
 #[derive(Default)]
@@ -134,11 +135,6 @@ impl Ready {
         }
     }
 
-    /// Was not all of a group read?
-    pub(super) fn has_more(&self, group: i64) -> bool {
-        self.groups.get(&group).is_some_and(|group| group.read_to.is_some())
-    }
-
     /// The lanes of a group that have something, or may have.
     pub(super) fn lanes(&self, group: i64) -> impl Iterator<Item = (Lane, &Line)> {
         let lanes = self.groups.get(&group).map(|group| &group.lanes);
@@ -199,7 +195,7 @@ impl Ready {
                 due.push((Rank(row.get(1)?), seq));
             }
         }
-        let here = newer.iter().filter_map(|(seq, job)| Some((*seq, (*job)?)));
+        let here = newer.iter().filter_map(|(seq, row)| Some((*seq, &(*row)?.job)));
         let retries =
             here.filter_map(|(seq, job)| Some((seq, job.spec.rank(), job.next_retry_at?)));
         due.extend(retries.clone().filter(|it| it.2 <= now).map(|it| (it.1, it.0)));
@@ -271,9 +267,9 @@ impl Group {
         }
         self.read_to = (read == limit).then_some(end);
         // What is on its way stands behind what was read before, and before what is not read yet.
-        for (seq, job) in newer.iter().filter_map(|(seq, job)| Some((*seq, (*job)?))) {
-            let key = (job.spec.rank(), job.spec.lane(), seq);
-            if is_ready(job.state)
+        for (seq, row) in newer.iter().filter_map(|(seq, row)| Some((*seq, (*row)?))) {
+            let key = (row.job.spec.rank(), row.place.lane, seq);
+            if is_ready(row.job.state)
                 && key > from
                 && self.read_to.is_none_or(|read_to| key <= read_to)
             {
@@ -350,10 +346,10 @@ impl Group {
             }
         }
         let is_more = read == limit;
-        for (seq, job) in newer.iter().filter_map(|(seq, job)| Some((*seq, (*job)?))) {
-            let key = (job.spec.rank(), seq);
+        for (seq, row) in newer.iter().filter_map(|(seq, row)| Some((*seq, (*row)?))) {
+            let key = (row.job.spec.rank(), seq);
             let is_read = (key.0, lane, seq) <= to && (!is_more || key <= end);
-            if is_ready(job.state) && key >= from && is_read {
+            if is_ready(row.job.state) && key >= from && is_read {
                 self.kept += usize::from(line.insert(key.0, key.1));
             }
         }
@@ -427,11 +423,11 @@ impl Line {
 
 /// The jobs that are on their way, of all lanes or of this one, as they are then; none for one that is in another
 /// group: it may have left this one, to be claimed alone.
-fn newer(group: i64, lane: Option<Lane>, flying: &Flying) -> HashMap<i64, Option<&Job>> {
+fn newer(group: i64, lane: Option<Lane>, flying: &Flying) -> HashMap<i64, Option<&Row<Place>>> {
     let rows = flying.iter().flat_map(|plan| plan.rows.values());
     let same = rows.filter(|row| lane.is_none_or(|lane| row.place.lane == lane));
     let is_here = |place: &Place| place.group.is_some_and(|(id, _)| id == group);
-    same.map(|row| (row.place.seq, is_here(&row.place).then_some(&*row.job))).collect()
+    same.map(|row| (row.place.seq, is_here(&row.place).then_some(row))).collect()
 }
 
 fn is_ready(state: State) -> bool {

@@ -161,7 +161,7 @@ CREATE TABLE jobs (
     -- move to job_log.
     history           BLOB    NOT NULL CHECK (length(history) >= 40),
     -- A small payload; a large one stands in payloads, so that an update need not copy it.
-    payload           TEXT,
+    payload           TEXT, lane INTEGER NOT NULL DEFAULT 0, unique_key TEXT,
     -- A failed job has its letter. With the job's id in it, so that whoever deletes a letter finds the job by
     -- the index of ids: one on dlq_id would be opened by every insert.
     FOREIGN KEY (id, dlq_id) REFERENCES dlq_items (job_id, id) DEFERRABLE INITIALLY DEFERRED
@@ -172,15 +172,19 @@ CREATE UNIQUE INDEX jobs_key ON jobs (tenant, idempotency_scope, idempotency_key
 
 CREATE INDEX jobs_leased ON jobs (lease_session) WHERE lease_session IS NOT NULL;
 
-CREATE INDEX jobs_ready ON jobs (group_id, rank) WHERE state = 'queued' OR state = 'interrupted';
+CREATE INDEX jobs_ready ON jobs (group_id, lane, rank) WHERE state = 'queued' OR state = 'interrupted';
 
-CREATE INDEX jobs_retry ON jobs (group_id, next_retry_at) WHERE next_retry_at IS NOT NULL;
+CREATE INDEX jobs_retry ON jobs (group_id, lane, next_retry_at) WHERE next_retry_at IS NOT NULL;
 
 CREATE INDEX jobs_retry_at ON jobs (next_retry_at) WHERE next_retry_at IS NOT NULL;
 
 CREATE UNIQUE INDEX jobs_task ON jobs (tenant, task_id, attempt) WHERE task_id IS NOT NULL;
 
 CREATE INDEX jobs_timer ON jobs (timer_at) WHERE timer_at IS NOT NULL;
+
+CREATE UNIQUE INDEX jobs_unique ON jobs (tenant, unique_key)
+    WHERE unique_key IS NOT NULL AND NOT (
+        state = 'succeeded' OR state = 'partial' OR state = 'failed' OR state = 'cancelled');
 
 CREATE TABLE log (
     id     INTEGER PRIMARY KEY,
@@ -238,6 +242,20 @@ CREATE TABLE pruned (
     rows     INTEGER NOT NULL CHECK (rows >= 1)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE rule_states (
+    rule      TEXT    NOT NULL REFERENCES rules (name) ON DELETE CASCADE,
+    part      TEXT    NOT NULL,
+    state     TEXT    NOT NULL,
+    -- From when on it is the same as knowing nothing.
+    forget_at INTEGER,
+    PRIMARY KEY (rule, part)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE rules (
+    name TEXT PRIMARY KEY,
+    rule TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE schedules (
     tenant     TEXT    NOT NULL,
     name       TEXT    NOT NULL,
@@ -273,7 +291,7 @@ CREATE TABLE sessions (
     -- When the last of its leases runs out, renewed or not.
     lapses_at  INTEGER NOT NULL,
     started_at INTEGER NOT NULL
-, vouched INTEGER NOT NULL DEFAULT 0 CHECK (vouched = 0 OR vouched = 1)) STRICT;
+, vouched INTEGER NOT NULL DEFAULT 0 CHECK (vouched = 0 OR vouched = 1), listens TEXT, listened_at INTEGER) STRICT;
 
 CREATE INDEX sessions_lapsed ON sessions (lapses_at);
 

@@ -53,7 +53,7 @@ pub(crate) struct Request {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_interruptions: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    idempotency: Option<Key>,
+    idempotency: Option<Named>,
     #[serde(skip_serializing_if = "Option::is_none")]
     task: Option<Task>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,7 +71,7 @@ pub(crate) struct Request {
 /// A key that the caller gave. The keys of runs and of slots have no scope of the caller's.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-enum Key {
+enum Named {
     Key { scope: IdempotencyScope, key: IdempotencyKey },
     Run { key: IdempotencyKey },
     Slot { key: IdempotencyKey },
@@ -104,7 +104,7 @@ impl Request {
             deadline_at: new.deadline_at,
             retry: Some(new.retry).filter(|it| *it != RetryPolicy::default()),
             max_interruptions: Some(new.max_interruptions).filter(|it| *it != usual),
-            idempotency: Key::of(&new.idempotency),
+            idempotency: Named::of(&new.idempotency),
             task: new
                 .task
                 .as_ref()
@@ -143,7 +143,7 @@ impl Request {
             max_retries: self.max_retries,
             retry: self.retry.unwrap_or_default(),
             max_interruptions: self.max_interruptions.unwrap_or(NewJob::MAX_INTERRUPTIONS_DEFAULT),
-            idempotency: self.idempotency.map_or(Idempotency::OwnId, Key::into_idempotency),
+            idempotency: self.idempotency.map_or(Idempotency::OwnId, Named::into_idempotency),
             task: self.task.map(|Task { task_id, may_rerun }| NewTask { task_id, may_rerun }),
             limit_key: self.limit_key,
             unique_key: self.unique_key,
@@ -156,23 +156,23 @@ impl Request {
     }
 }
 
-impl Key {
+impl Named {
     fn of(idempotency: &Idempotency) -> Option<Self> {
         match idempotency {
             Idempotency::OwnId => None,
             Idempotency::Key { scope, key } => {
-                Some(Key::Key { scope: scope.clone(), key: key.clone() })
+                Some(Named::Key { scope: scope.clone(), key: key.clone() })
             }
-            Idempotency::Run { key } => Some(Key::Run { key: key.clone() }),
-            Idempotency::Slot { key } => Some(Key::Slot { key: key.clone() }),
+            Idempotency::Run { key } => Some(Named::Run { key: key.clone() }),
+            Idempotency::Slot { key } => Some(Named::Slot { key: key.clone() }),
         }
     }
 
     fn into_idempotency(self) -> Idempotency {
         match self {
-            Key::Key { scope, key } => Idempotency::Key { scope, key },
-            Key::Run { key } => Idempotency::Run { key },
-            Key::Slot { key } => Idempotency::Slot { key },
+            Named::Key { scope, key } => Idempotency::Key { scope, key },
+            Named::Run { key } => Idempotency::Run { key },
+            Named::Slot { key } => Idempotency::Slot { key },
         }
     }
 }

@@ -25,7 +25,7 @@ pub struct Slots {
 enum Times {
     At(Timestamp),
     Every { period: i64, anchor: i64 },
-    Cron { cron: Cron, zone: TimeZone },
+    Cron { cron: Box<Cron>, zone: TimeZone },
 }
 
 impl Slots {
@@ -38,7 +38,7 @@ impl Slots {
                 Times::Every { period: period.max(1), anchor: anchor.as_micros() }
             }
             When::Cron { expression, zone: name } => {
-                Times::Cron { cron: Cron::parse(expression)?, zone: zone(name)? }
+                Times::Cron { cron: Box::new(Cron::parse(expression)?), zone: zone(name)? }
             }
         };
         Ok(Self { times, start_at: Timestamp::MIN, end_at: None })

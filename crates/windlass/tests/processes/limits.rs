@@ -1,4 +1,4 @@
-//! Rules hold wherever the workers are, and whichever of them die: limits, pauses and rates.
+//! A limit holds wherever the workers are and whichever of them die, and after every crash its slots come back.
 //!
 //! On PostgreSQL three processes share the rules. On SQLite it is one process with three workers. All leases last ten
 //! minutes: a slot that comes free after a crash does so because its holder is proven dead.
@@ -11,25 +11,21 @@ use std::{
 
 use tokio::sync::watch;
 use windlass::{
-    Context, Each, Engine, HandlerResult, JobId, JobRequest, State, Timestamp, Worker, job, rule,
-    why::Reason,
+    Context, Each, Engine, HandlerResult, JobId, JobRequest, State, job, rule, why::Reason,
 };
-use windlass_kernel::{admit::Because, event::Fact};
+use windlass_kernel::admit::Because;
 use windlass_testkit::random::{self, Chance};
 
 use crate::{
     common::{for_each_store, until},
-    handlers::{Do, act},
+    handlers::Do,
     home::Home,
-    node::{Node, Role, told},
-    outside::{Outside, Said},
+    node::{Node, Role},
+    outside::Outside,
     watch::{Keys, Watch},
 };
 
-for_each_store!(
-    a_limit_holds_and_its_slots_come_back_whoever_is_killed,
-    a_pause_stops_every_worker_and_its_end_wakes_them,
-);
+for_each_store!(a_limit_holds_and_its_slots_come_back_whoever_is_killed);
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// How long processes are killed.
@@ -65,7 +61,7 @@ async fn a_limit_holds_and_its_slots_come_back_whoever_is_killed(home: Home) -> 
         seen.most_of_key
     );
     assert_eq!((seen.most, seen.most_of_key), (TOGETHER, 1));
-    assert!(seen.interrupted > 5, "too few to prove anything");
+    assert!(seen.interrupted >= 3, "too few to prove anything");
     all_succeeded(&home, &keys).await?;
     every_slot_is_free(&home).await?;
     home.check().await;
@@ -84,7 +80,7 @@ struct Crash {
 impl Crash {
     /// Has each key that was held begun again?
     fn is_over(&self, outside: &Outside, keys: &Keys) -> bool {
-        let begun = begun_since(outside, self.seen).map(|said| keys[&said.job].clone());
+        let begun = outside.begun_since(self.seen).map(|said| keys[&said.job].clone());
         self.held.is_subset(&begun.collect())
     }
 }
@@ -101,14 +97,13 @@ async fn kill_by_chance(
     let (count, role) = crew(home);
     let mut nodes: Vec<Node> = (0..count).map(|_| Node::start(&role)).collect();
     let (began, mut crashes, mut longest) = (Instant::now(), 0, Duration::ZERO);
-    let mut open: Vec<Crash> = Vec::new();
-    while began.elapsed() < KILLS || !open.is_empty() {
+    let (day, mut open) = (KILLS * random::cases(1), Vec::<Crash>::new());
+    while began.elapsed() < day || !open.is_empty() {
         // On PostgreSQL it takes two seconds to prove a death, and somebody has to live so long.
-        tokio::time::sleep(chance.ms(50, if home.is_sqlite() { 450 } else { 1_200 })).await;
-        if began.elapsed() < KILLS {
+        tokio::time::sleep(chance.ms(50, if home.is_sqlite() { 450 } else { 1_500 })).await;
+        if began.elapsed() < day {
             // Usually one, and now and then all of them.
-            let place = usize::try_from(chance.below(3))? % count;
-            nodes.rotate_left(place);
+            nodes.rotate_left(usize::try_from(chance.below(count as u64))?);
             let doomed = nodes.split_off(if chance.percent(85) { count - 1 } else { 0 });
             let dead = doomed.len();
             open.push(kill(doomed, &outside, keys));
@@ -169,12 +164,6 @@ fn kill(nodes: Vec<Node>, outside: &Outside, keys: &Keys) -> Crash {
         outside.note(&format!("dead {process}"));
     }
     Crash { at, seen: outside.lines().len(), held }
-}
-
-/// What began after so many lines.
-fn begun_since(outside: &Outside, seen: usize) -> impl Iterator<Item = Said> {
-    let later = outside.lines().into_iter().skip(seen);
-    later.filter_map(|line| Said::parse(&line)).filter(|said| said.what == "begun")
 }
 
 async fn all_succeeded(home: &Home, keys: &Keys) -> HandlerResult {
@@ -257,138 +246,4 @@ async fn held_up_by(
     });
     let (because, holders) = reason.ok_or(words)?;
     Ok((because, holders.into_iter().map(|holder| holder.job_id).collect()))
-}
-
-async fn a_pause_stops_every_worker_and_its_end_wakes_them(home: Home) -> HandlerResult {
-    let (engine, outside) = (home.open().await, home.outside());
-    // So rarely that only a wake-up can be the reason.
-    let role = Role { poll: Duration::from_secs(600), concurrency: 2, ..Role::on(&home) };
-    let (nodes, workers) = three_workers(&engine, &home, &role).await?;
-    let requests = vec![Do::SleepMs(20); 1_500];
-    engine.enqueue_all(requests).await.into_iter().try_for_each(|it| it.map(drop))?;
-    let mut seen = 0;
-    for _ in 0..5 {
-        let three_run = || (workers_since(&outside, seen).len() == 3).then_some(());
-        until("every worker runs", LIMIT, three_run).await;
-        let asked_at = Instant::now();
-        engine.put_rule(rule("stop").pause()).await?;
-        let took = asked_at.elapsed();
-        // By the store's clock it is later now.
-        let late = engine.enqueue(Do::SleepMs(20)).await?.id;
-        let paused_at = engine.job(late).await?.spec.created_at;
-        seen = quiet(&outside).await;
-        let last = claims(&engine, &outside).await?.pop().unwrap();
-        println!(
-            "set within {took:?}, and the last claim was {:?} before that",
-            paused_at.since(last)
-        );
-        assert!(
-            last < paused_at,
-            "a job was claimed at {last}, and there was a pause at {paused_at}"
-        );
-
-        let dropped_at = Instant::now();
-        engine.drop_rule("stop", None).await?;
-        let three_run = || (workers_since(&outside, seen).len() == 3).then_some(());
-        until("every worker runs again", LIMIT, three_run).await;
-        let took = told("after a pause every worker ran again within", dropped_at);
-        assert!(took < Duration::from_secs(10), "{took:?}");
-    }
-    for node in nodes {
-        node.stop().await;
-    }
-    for worker in workers {
-        worker.shutdown().await?;
-    }
-    engine.close().await;
-    home.check().await;
-    Ok(())
-}
-
-/// Three workers: in processes of their own, or beside this engine where only one process can have the store.
-async fn three_workers(
-    engine: &Engine,
-    home: &Home,
-    role: &Role,
-) -> HandlerResult<(Vec<Node>, Vec<Worker>)> {
-    if !home.is_sqlite() {
-        return Ok(((0..3).map(|_| Node::start(role)).collect(), Vec::new()));
-    }
-    let mut workers = Vec::new();
-    for _ in 0..3 {
-        let worker = engine.worker().state(Arc::new(home.outside())).handle(act);
-        let worker = worker.concurrency(role.concurrency).lease(role.lease).poll(role.poll);
-        workers.push(worker.start().await?);
-    }
-    Ok((Vec::new(), workers))
-}
-
-/// The workers that began something after so many lines.
-fn workers_since(outside: &Outside, seen: usize) -> BTreeSet<String> {
-    begun_since(outside, seen).map(|said| said.worker).collect()
-}
-
-/// Waits until nothing happens outside, and gives back how many lines there are.
-async fn quiet(outside: &Outside) -> usize {
-    loop {
-        let before = outside.lines().len();
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        if outside.lines().len() == before {
-            return before;
-        }
-    }
-}
-
-/// When the jobs that began were claimed, by the store's clock, in order.
-async fn claims(engine: &Engine, outside: &Outside) -> HandlerResult<Vec<Timestamp>> {
-    let jobs: BTreeSet<String> = outside.said().into_iter().map(|said| said.job).collect();
-    let mut claims = Vec::new();
-    for id in jobs {
-        let events = engine.store().events(id.parse()?).await?.into_iter();
-        let claimed = events.filter(|event| matches!(event.fact, Fact::Claimed { .. }));
-        claims.extend(claimed.map(|event| event.at));
-    }
-    claims.sort();
-    Ok(claims)
-}
-
-/// On PostgreSQL alone: on SQLite nodes follow each other, and a rate that outlives its process is shown elsewhere.
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_rate_is_kept_by_three_processes_and_a_restart_gives_no_burst() -> HandlerResult {
-    let home = Home::postgres();
-    let (engine, outside) = (home.open().await, home.outside());
-    engine.put_rule(rule("rate").rate(20, Duration::from_secs(1))).await?;
-    let requests = vec![Do::SleepMs(1); 400];
-    engine.enqueue_all(requests).await.into_iter().try_for_each(|it| it.map(drop))?;
-    let began = Instant::now();
-    let role = Role { poll: Duration::from_secs(600), ..Role::on(&home) };
-    let mut nodes: Vec<Node> = (0..3).map(|_| Node::start(&role)).collect();
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    nodes.remove(0).kill();
-    nodes.push(Node::start(&role));
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    let (begun, took) = (begun_since(&outside, 0).count(), began.elapsed());
-    for node in nodes {
-        node.stop().await;
-    }
-    let claims = claims(&engine, &outside).await?;
-    let time = claims[claims.len() - 1].since(claims[0]);
-    println!("{begun} began within {took:?}; {} were claimed within {time:?}", claims.len());
-    assert!(begun as f64 <= 20.0 * took.as_secs_f64() + 10.0);
-    assert!(claims.len() as f64 >= 0.9 * 20.0 * time.as_secs_f64());
-    check_rate(&claims);
-    engine.close().await;
-    home.check().await;
-    Ok(())
-}
-
-/// In any time no more are claimed than twenty a second and the ten that half a second brings.
-fn check_rate(claims: &[Timestamp]) {
-    for (place, from) in claims.iter().enumerate() {
-        for (count, to) in claims[place..].iter().enumerate() {
-            let (time, count) = (to.since(*from), count + 1);
-            let allowed = 20.0 * time.as_secs_f64() + 10.0;
-            assert!(count as f64 <= allowed + 0.001, "{count} within {time:?} from {from}");
-        }
-    }
 }

@@ -1,6 +1,14 @@
 //! What the tests share.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use windlass::{Engine, HandlerResult, Timestamp};
+use windlass_kernel::Fact;
+
+use crate::outside::Outside;
 
 /// One test for each store from each of these functions.
 macro_rules! for_each_store {
@@ -38,4 +46,17 @@ pub(crate) async fn until<T>(
         assert!(began.elapsed() < limit, "{what}: not within {limit:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// When the jobs that began were claimed, by the store's clock, in order.
+pub(crate) async fn claims(engine: &Engine, outside: &Outside) -> HandlerResult<Vec<Timestamp>> {
+    let jobs: BTreeSet<String> = outside.said().into_iter().map(|said| said.job).collect();
+    let mut claims = Vec::new();
+    for id in jobs {
+        let events = engine.store().events(id.parse()?).await?.into_iter();
+        let claimed = events.filter(|event| matches!(event.fact, Fact::Claimed { .. }));
+        claims.extend(claimed.map(|event| event.at));
+    }
+    claims.sort();
+    Ok(claims)
 }

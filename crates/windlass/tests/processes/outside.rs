@@ -66,6 +66,12 @@ impl Outside {
         self.lines().iter().filter_map(|line| Said::parse(line)).collect()
     }
 
+    /// What began after so many lines.
+    pub(crate) fn begun_since(&self, seen: usize) -> impl Iterator<Item = Said> {
+        let later = self.lines().into_iter().skip(seen);
+        later.filter_map(|line| Said::parse(&line)).filter(|said| said.what == "begun")
+    }
+
     /// The first thing of this kind that was said about the job.
     pub(crate) fn first(&self, job: JobId, what: &str) -> Option<Said> {
         let job = job.to_string();

@@ -34,7 +34,7 @@ impl Watch {
             match (Said::parse(&line), line.split_once(" killing "), line.split_once(" dead ")) {
                 (Some(said), ..) if said.what == "begun" => watch.begin(said, keys),
                 (Some(said), ..) if said.what == "done" => {
-                    watch.running.retain(|it| !is_same(it, &said))
+                    watch.running.retain(|it| !is_same(it, &said));
                 }
                 (_, Some((_, process)), _) => {
                     watch.dying.insert(process.parse().unwrap());

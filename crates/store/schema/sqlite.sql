@@ -172,7 +172,7 @@ CREATE UNIQUE INDEX jobs_key ON jobs (tenant, idempotency_scope, idempotency_key
 
 CREATE INDEX jobs_leased ON jobs (lease_session) WHERE lease_session IS NOT NULL;
 
-CREATE INDEX jobs_ready ON jobs (group_id, lane, rank) WHERE state = 'queued' OR state = 'interrupted';
+CREATE INDEX jobs_ready ON jobs (group_id, rank, lane) WHERE state = 'queued' OR state = 'interrupted';
 
 CREATE INDEX jobs_retry ON jobs (group_id, lane, next_retry_at) WHERE next_retry_at IS NOT NULL;
 

@@ -24,6 +24,26 @@ use crate::commit::Row;
 #[derive(Default)]
 pub(super) struct Ready {
     groups: HashMap<i64, Group>,
+    bounds: Bounds,
+}
+
+/// How much is read and remembered.
+#[derive(Clone, Copy)]
+struct Bounds {
+    /// How many jobs are read at the least.
+    read_min: usize,
+    /// With more than this many in a group, long lanes are cut.
+    kept_max: usize,
+    /// When a lane is long.
+    line_max: usize,
+    /// How many of a long lane are kept.
+    line_cut: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { read_min: 256, kept_max: 100_000, line_max: 1_024, line_cut: 512 }
+    }
 }
 
 /// The lanes of a group that have something, or may have.
@@ -33,6 +53,7 @@ struct Group {
     read_to: Option<Key>,
     /// How many jobs are remembered.
     kept: usize,
+    bounds: Bounds,
 }
 
 /// A job's place in the index: its rank, its lane and its number.
@@ -56,14 +77,6 @@ pub(super) struct Line {
 
 /// Plans that are on their way, oldest first.
 pub(super) type Flying = VecDeque<Arc<Plan>>;
-
-/// How many jobs are read at the least.
-const READ_MIN: usize = 256;
-/// With more than this many in a group, long lanes are cut.
-const KEPT_MAX: usize = 100_000;
-/// Where a lane is long, and to how many it is cut.
-const LINE_MAX: usize = 1_024;
-const LINE_CUT: usize = 512;
 
 /// The lanes of a group that have retries. Served by the index `jobs_retry`.
 const RETRY_LANES: &str = "
@@ -113,7 +126,7 @@ impl Ready {
     ) -> SqlResult<()> {
         let group = match self.groups.entry(id) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(Group::begin(connection, id, flying)?),
+            Entry::Vacant(new) => new.insert(Group::begin(connection, id, self.bounds, flying)?),
         };
         if group.kept < wanted {
             group.read_on(connection, id, wanted, flying)?;
@@ -164,10 +177,7 @@ impl Ready {
         }
         let Some(group) = self.groups.get_mut(&place.group_id()) else { return };
         if is_ready(job.state) {
-            // Behind what was read there may be others before it.
-            if group.read_to.is_none_or(|read_to| (rank, lane, seq) <= read_to) {
-                group.insert((rank, lane, seq));
-            }
+            group.add((rank, lane, seq));
         } else if let Some(at) = job.next_retry_at {
             let line = group.lanes.entry(lane).or_default();
             line.retry_at = Some(line.retry_at.map_or(at, |known| known.min(at)));
@@ -221,7 +231,7 @@ impl Ready {
 
 impl Group {
     /// A group of which nothing was read yet.
-    fn begin(connection: &Connection, id: i64, flying: &Flying) -> SqlResult<Self> {
+    fn begin(connection: &Connection, id: i64, bounds: Bounds, flying: &Flying) -> SqlResult<Self> {
         let mut lanes: BTreeMap<Lane, Line> = BTreeMap::new();
         let mut statement = connection.prepare_cached(RETRY_LANES)?;
         let mut rows = statement.query([id])?;
@@ -234,7 +244,14 @@ impl Group {
                 lanes.entry(row.place.lane).or_default().retry_at = Some(Timestamp::MIN);
             }
         }
-        Ok(Self { lanes, read_to: Some(FIRST), kept: 0 })
+        Ok(Self { lanes, read_to: Some(FIRST), kept: 0, bounds })
+    }
+
+    /// A job can be claimed from now on. One behind what was read is read later: there may be others before it.
+    fn add(&mut self, key: Key) {
+        if self.read_to.is_none_or(|read_to| key <= read_to) {
+            self.insert(key);
+        }
     }
 
     fn insert(&mut self, (rank, lane, seq): Key) {
@@ -251,8 +268,10 @@ impl Group {
         flying: &Flying,
     ) -> SqlResult<usize> {
         let Some(from) = self.read_to else { return Ok(0) };
+        let bounds = self.bounds;
         let newer = newer(id, None, flying);
-        let limit = wanted.saturating_mul(2).clamp(READ_MIN, KEPT_MAX / 4) + newer.len();
+        let limit =
+            wanted.saturating_mul(2).clamp(bounds.read_min, bounds.kept_max / 4) + newer.len();
         let mut statement = connection.prepare_cached(READY)?;
         let (rank, lane, seq) = from;
         let sql_limit = i64::try_from(limit).unwrap_or(i64::MAX);
@@ -276,7 +295,7 @@ impl Group {
                 self.insert(key);
             }
         }
-        if self.kept > KEPT_MAX {
+        if self.kept > bounds.kept_max {
             self.cut();
         }
         Ok(read)
@@ -284,9 +303,10 @@ impl Group {
 
     /// Forgets the ends of long lanes.
     fn cut(&mut self) {
+        let Bounds { line_max, line_cut, .. } = self.bounds;
         for line in self.lanes.values_mut() {
-            if line.ranks().len() > LINE_MAX {
-                let kept = line.from + LINE_CUT;
+            if line.ranks().len() > line_max {
+                let kept = line.from + line_cut;
                 line.cut_from = Some((line.ranks[kept], line.seqs[kept]));
                 self.kept -= line.ranks.len() - kept;
                 line.ranks.truncate(kept);
@@ -323,7 +343,7 @@ impl Group {
         let line = self.lanes.get_mut(&lane).expect("it was just found");
         let Some(from) = line.cut_from.take() else { return Ok(()) };
         let newer = newer(id, Some(lane), flying);
-        let limit = wanted.clamp(LINE_CUT, KEPT_MAX / 4) + newer.len();
+        let limit = wanted.clamp(self.bounds.line_cut, self.bounds.kept_max / 4) + newer.len();
         let last = (Rank(i64::MAX), Lane::new(i64::MAX), i64::MAX);
         let to = self.read_to.unwrap_or(last);
         let mut statement = connection.prepare_cached(READY_IN_LANE)?;
@@ -432,4 +452,124 @@ fn newer(group: i64, lane: Option<Lane>, flying: &Flying) -> HashMap<i64, Option
 
 fn is_ready(state: State) -> bool {
     matches!(state, State::Queued | State::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What can happen to a group, with few lanes and few ranks.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Add(i64, i64),
+        Take(i64),
+        Withdraw(usize),
+        Look(usize),
+    }
+
+    fn any_step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            6 => (0..40i64, 0..4i64).prop_map(|(rank, lane)| Step::Add(rank, lane)),
+            4 => (0..4i64).prop_map(Step::Take),
+            1 => any::<usize>().prop_map(Step::Withdraw),
+            2 => (1..8usize).prop_map(Step::Look),
+        ]
+    }
+
+    const GROUP: i64 = 7;
+
+    /// As much of the table as claims look at.
+    const TABLE: &str = "
+        CREATE TABLE jobs (seq INTEGER PRIMARY KEY, group_id INTEGER, lane INTEGER, rank INTEGER,
+            state TEXT, next_retry_at INTEGER);
+        CREATE INDEX jobs_ready ON jobs (group_id, rank, lane)
+            WHERE state = 'queued' OR state = 'interrupted'";
+
+    struct World {
+        connection: Connection,
+        ready: Ready,
+        jobs: BTreeSet<Key>,
+        next: i64,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let connection = Connection::open_in_memory().expect("memory");
+            connection.execute_batch(TABLE).expect("a table");
+            // So small that everything happens.
+            let bounds = Bounds { read_min: 3, kept_max: 16, line_max: 4, line_cut: 2 };
+            let ready = Ready { bounds, ..Ready::default() };
+            Self { connection, ready, jobs: BTreeSet::new(), next: 1 }
+        }
+
+        fn add(&mut self, rank: i64, lane: i64) {
+            let key = (Rank(rank), Lane::new(lane), self.next);
+            self.next += 1;
+            let row = params![key.2, GROUP, lane, rank];
+            let insert = "INSERT INTO jobs VALUES (?1, ?2, ?3, ?4, 'queued', NULL)";
+            self.connection.execute(insert, row).expect("a row");
+            self.jobs.insert(key);
+            if let Some(group) = self.ready.groups.get_mut(&GROUP) {
+                group.add(key);
+            }
+        }
+
+        fn remove(&mut self, key: Key) {
+            self.connection.execute("DELETE FROM jobs WHERE seq = ?1", [key.2]).expect("gone");
+            self.jobs.remove(&key);
+            self.ready.remove(GROUP, key.1, key.0, key.2);
+        }
+
+        /// The first of a lane, after as much reading as it takes.
+        fn first_of(&mut self, lane: Lane) -> Option<Key> {
+            let flying = Flying::new();
+            loop {
+                self.ready.look(&self.connection, GROUP, 2, &flying).expect("a look");
+                let line = self.ready.line(GROUP, lane);
+                let first =
+                    line.and_then(|line| Some((*line.ranks().first()?, *line.seqs().first()?)));
+                if let Some((rank, seq)) = first {
+                    return Some((rank, lane, seq));
+                }
+                if self.ready.read_on(&self.connection, GROUP, 2, &flying).expect("more") == 0 {
+                    return None;
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_can_be_claimed_is_found_in_its_order(steps in prop::collection::vec(any_step(), 1..120)) {
+            let mut world = World::new();
+            for step in steps {
+                match step {
+                    Step::Add(rank, lane) => world.add(rank, lane),
+                    Step::Take(lane) => {
+                        let lane = Lane::new(lane);
+                        let expected = world.jobs.iter().find(|key| key.1 == lane).copied();
+                        prop_assert_eq!(world.first_of(lane), expected);
+                        expected.into_iter().for_each(|key| world.remove(key));
+                    }
+                    Step::Withdraw(place) if !world.jobs.is_empty() => {
+                        let place = place % world.jobs.len();
+                        let key = world.jobs.iter().nth(place).copied();
+                        key.into_iter().for_each(|key| world.remove(key));
+                    }
+                    Step::Withdraw(_) => {}
+                    Step::Look(wanted) => {
+                        let flying = Flying::new();
+                        world.ready.look(&world.connection, GROUP, wanted, &flying).expect("a look");
+                    }
+                }
+                let kept = world.ready.lanes(GROUP).map(|(_, line)| line.ranks().len()).sum::<usize>();
+                let counted = world.ready.groups.get(&GROUP).map_or(0, |group| group.kept);
+                prop_assert_eq!(kept, counted);
+            }
+        }
+    }
 }

@@ -31,6 +31,8 @@ pub(super) struct Rules {
     held: HeldParts,
     /// Does a rule count what is held?
     counts: bool,
+    /// Has the commit that is decided ended a lease that counted?
+    has_freed: bool,
     /// Whose turn it is.
     pub(super) turns: Turns,
 }
@@ -79,13 +81,17 @@ impl Rules {
             let states = self.book.hear(&outcome, now);
             set.remember(states);
         }
+        self.has_freed = false;
         if !self.counts {
             return;
         }
         for row in set.rows() {
             let Some(before) = &row.before else { continue };
             match (before.lease.is_some(), row.job.lease.is_some()) {
-                (true, false) => self.count(&row.job, row.place.lane, -1),
+                (true, false) => {
+                    self.count(&row.job, row.place.lane, -1);
+                    self.has_freed = true;
+                }
                 (false, true) => self.count(&row.job, row.place.lane, 1),
                 _ => {}
             }
@@ -117,8 +123,7 @@ impl Rules {
 
     /// May jobs go that a rule held back before these changes?
     pub(super) fn lets_more_go(&self, changes: &Changes) -> bool {
-        let has_rules = self.book.rules.iter().any(Rule::restrains);
-        !changes.rules.is_empty() || has_rules && !changes.updated.is_empty()
+        self.has_freed || !changes.rules.is_empty()
     }
 }
 

@@ -2,8 +2,16 @@
 
 use std::time::Duration;
 
-use windlass::{Breaker, Engine, Failure, HandlerResult, JobId, job, rule, testing, why::Reason};
-use windlass_kernel::admit::Because;
+use windlass::{
+    Breaker, Engine, Failure, HandlerResult, Ids, JobId, job, rule, testing, why::Reason,
+};
+use windlass_kernel::{
+    By,
+    admit::Because,
+    job::{Wait, WaitOn},
+    ops::WaitFor,
+};
+use windlass_store::{ClaimMany, Reply, Write};
 
 use crate::common::{Do, act};
 
@@ -173,5 +181,108 @@ async fn it_is_at_its_end_or_another_tenants() -> HandlerResult {
     assert!(matches!(&reasons(&engine, id).await[..], [Reason::Ended { at: Some(_) }]));
     assert!(engine.tenant("other")?.why(id).await.is_err());
     worker.shutdown().await?;
+    Ok(())
+}
+
+/// Somebody else's worker takes the one job that is ready.
+async fn claim(engine: &Engine, start: bool) -> windlass_store::Granted {
+    let wanted = ClaimMany {
+        claim_id: Ids::system().claim_id(),
+        worker: "elsewhere".parse().unwrap(),
+        trace_id: None,
+        tenant: None,
+        queues: vec!["default".parse().unwrap()],
+        kinds: Vec::new(),
+        max: 1,
+        lease: Duration::from_secs(30),
+        start,
+        neighbours: Vec::new(),
+    };
+    match engine.committer().submit(Write::Claim(wanted)).await.unwrap() {
+        Reply::Granted { mut jobs, .. } => jobs.remove(0),
+        other => panic!("a claim was answered with {other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_has_it_and_has_not_started_it() -> HandlerResult {
+    let engine = testing::engine()?;
+    let id = engine.enqueue(Do::succeed()).await?.id;
+    claim(&engine, false).await;
+    let found = reasons(&engine, id).await;
+    let [Reason::Dispatched { worker }] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(worker.as_str(), "elsewhere");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_waits_for_a_signal_or_for_a_child() -> HandlerResult {
+    let engine = testing::engine()?;
+    for on in ["signal approved", "child"] {
+        let id = engine.enqueue(Do::succeed()).await?.id;
+        let granted = claim(&engine, true).await;
+        let on = match on {
+            "child" => WaitOn::Child(
+                engine.enqueue(job(Do::succeed()).parent(id).queue("children")).await?.id,
+            ),
+            _ => WaitOn::Signal("approved".parse()?),
+        };
+        let (tenant, epoch) = (granted.job.spec.tenant.clone(), granted.job.epoch);
+        let wait = Wait { on: on.clone(), until: None };
+        let op = WaitFor { job_id: id, epoch, wait, by: By::worker("elsewhere".parse()?) };
+        engine.committer().submit(Write::Op { tenant, op: op.into() }).await?;
+        let found = reasons(&engine, id).await;
+        assert_eq!(found, [Reason::Waiting { on, until: None }]);
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_has_to_be_alone() -> HandlerResult {
+    let engine = testing::engine()?;
+    let busy = engine.worker().handle(act).start().await?;
+    let other = engine.enqueue(Do::SleepMs(600_000)).await?.id;
+    let id = engine.enqueue(job(Do::SleepMs(600_000)).queue("poison")).await?.id;
+    for _ in 0..2 {
+        let doomed = engine.worker().queues(["poison"]).handle(act).start().await?;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        doomed.kill();
+        tokio::time::sleep(Duration::from_secs(40)).await;
+    }
+    let idle = engine.worker().queues(["poison"]).handle(act).start().await?;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let found = reasons(&engine, id).await;
+    assert_eq!(found, [Reason::MustBeAlone { interruptions: 2 }], "while {other} runs");
+    idle.kill();
+    busy.kill();
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_breaker_lets_a_few_try() -> HandlerResult {
+    let engine = testing::engine()?;
+    let is_first = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let handler = move |_: Do| {
+        let is_first = is_first.swap(false, std::sync::atomic::Ordering::SeqCst);
+        async move {
+            if is_first {
+                return Err(Failure::permanent("DOWN", "down").into());
+            }
+            tokio::time::sleep(Duration::from_secs(600)).await;
+            HandlerResult::Ok(())
+        }
+    };
+    let worker = engine.worker().concurrency(2).handle(handler).start().await?;
+    let breaker = Breaker { failures: 1, open_for: Duration::from_secs(1), ..Breaker::default() };
+    engine.put_rule(rule("stripe").breaker(breaker)).await?;
+    engine.enqueue(Do::succeed()).await?;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let jobs = engine.enqueue_all((0..2).map(|_| Do::succeed())).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let found = reasons(&engine, jobs[1].as_ref().unwrap().id).await;
+    let [Reason::Rule { blocked, holders, .. }] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(blocked.because, Because::BreakerProbes { allowed: 1, held: 1 });
+    assert_eq!(holders[0].job_id, jobs[0].as_ref().unwrap().id);
+    worker.kill();
     Ok(())
 }

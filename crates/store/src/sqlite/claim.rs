@@ -164,9 +164,16 @@ fn grant(
     let mut granted = Vec::new();
     for Chosen { group, lane, seqs, alone } in chosen {
         let loaded = load_to_grant(connection, seqs.iter().copied(), work.names())?;
-        for ((loaded, payload), seq) in loaded.into_iter().zip(seqs) {
-            let (id, tenant) = (loaded.job.id, loaded.job.spec.tenant.clone());
-            work.add(loaded);
+        for (loaded, seq) in loaded.into_iter().zip(seqs) {
+            let (id, payload) = match loaded {
+                Some((loaded, payload)) => {
+                    let id = loaded.job.id;
+                    work.add(loaded);
+                    (id, payload)
+                }
+                None => (work.add_new(*seq), None),
+            };
+            let tenant = work.set.job(id).expect("it was just loaded").spec.tenant.clone();
             let op = Op::Claim(Claim {
                 job_id: id,
                 claim_id: wanted.claim_id,

@@ -108,17 +108,19 @@ pub(super) fn load_job(
     statement.query_row([id.as_u128().to_be_bytes()], |row| job_of(row, names)).optional()
 }
 
-/// A job that is about to be granted, with its payload if that stands in the row.
+/// A job that is about to be granted, with its payload if that stands in the row. One that is on its way to the disk may
+/// not be there yet.
 const JOB_TO_GRANT: &str = concat!("SELECT ", job_columns!(), ", payload FROM jobs WHERE seq = ?1");
 
 pub(super) fn load_to_grant(
     connection: &Connection,
     seqs: impl IntoIterator<Item = i64>,
     names: &impl Lookup,
-) -> SqlResult<Vec<(Loaded, Option<String>)>> {
+) -> SqlResult<Vec<Option<(Loaded, Option<String>)>>> {
     let mut by_seq = connection.prepare_cached(JOB_TO_GRANT)?;
-    let mut load =
-        |seq: i64| by_seq.query_row([seq], |row| Ok((job_of(row, names)?, row.get(25)?)));
+    let mut load = |seq: i64| {
+        by_seq.query_row([seq], |row| Ok((job_of(row, names)?, row.get(25)?))).optional()
+    };
     seqs.into_iter().map(&mut load).collect()
 }
 

@@ -488,13 +488,6 @@ mod tests {
 
     const GROUP: i64 = 7;
 
-    /// As much of the table as claims look at.
-    const TABLE: &str = "
-        CREATE TABLE jobs (seq INTEGER PRIMARY KEY, group_id INTEGER, lane INTEGER, rank INTEGER,
-            state TEXT, next_retry_at INTEGER);
-        CREATE INDEX jobs_ready ON jobs (group_id, rank, lane)
-            WHERE state = 'queued' OR state = 'interrupted'";
-
     struct World {
         connection: Connection,
         ready: Ready,
@@ -505,7 +498,13 @@ mod tests {
     impl World {
         fn new() -> Self {
             let connection = Connection::open_in_memory().expect("memory");
-            connection.execute_batch(TABLE).expect("a table");
+            // As much of the table as claims look at.
+            let table = "
+                CREATE TABLE jobs (seq INTEGER PRIMARY KEY, group_id INTEGER, lane INTEGER,
+                    rank INTEGER, state TEXT, next_retry_at INTEGER);
+                CREATE INDEX jobs_ready ON jobs (group_id, rank, lane)
+                    WHERE state = 'queued' OR state = 'interrupted'";
+            connection.execute_batch(table).expect("a table");
             // So small that everything happens.
             let bounds = Bounds { read_min: 3, kept_max: 16, line_max: 4, line_cut: 2 };
             let ready = Ready { bounds, ..Ready::default() };

@@ -84,6 +84,17 @@ impl<'a> Work<'a> {
         true
     }
 
+    /// Adds the job of this number, which nobody can read yet: it is on its way.
+    pub(super) fn add_new(&mut self, seq: i64) -> JobId {
+        let rows = self.flying.iter().rev().flat_map(|plan| plan.rows.values());
+        let row = rows.into_iter().find(|row| row.place.seq == seq);
+        let id = row.expect("whatever is ready is stored, or on its way").job.id;
+        if !self.set.contains(id) {
+            self.take_flying(id);
+        }
+        id
+    }
+
     /// Where the jobs are that this commit has touched and that could be claimed before it.
     pub(super) fn touched(&self) -> Vec<i64> {
         let could = |job: &Job| job.claim_at().is_some();

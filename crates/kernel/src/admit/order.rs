@@ -19,6 +19,10 @@ pub(super) struct Order<'a> {
     rules: &'a [Rule],
     tenants: Vec<Tenant<'a>>,
     next: BinaryHeap<Reverse<(u64, Rank, usize)>>,
+    /// How many jobs a tenant takes in one turn.
+    quantum: usize,
+    /// Whose turn it is, and how many it has taken in it.
+    turn: Option<(usize, usize)>,
 }
 
 struct Tenant<'a> {
@@ -44,8 +48,16 @@ pub(super) struct Next {
 }
 
 impl<'a> Order<'a> {
-    pub(super) fn new(heads: &'a [Head<'a>], rules: &'a [Rule], turns: &'a mut Turns) -> Self {
-        let mut order = Self { heads, turns, rules, tenants: Vec::new(), next: BinaryHeap::new() };
+    /// The order in which so many slots are filled.
+    pub(super) fn new(
+        heads: &'a [Head<'a>],
+        rules: &'a [Rule],
+        turns: &'a mut Turns,
+        slots: usize,
+    ) -> Self {
+        let (tenants, next) = (Vec::new(), BinaryHeap::new());
+        let quantum = (slots / Turns::PER_CLAIM).max(1);
+        let mut order = Self { heads, turns, rules, tenants, next, quantum, turn: None };
         let mut places: BTreeMap<&TenantId, usize> = BTreeMap::new();
         let mut by_key: BTreeMap<(usize, &Queue), usize> = BTreeMap::new();
         let mut last: Option<(&TenantId, usize)> = None;
@@ -105,8 +117,12 @@ impl<'a> Order<'a> {
 
     fn put_back(&mut self, tenant: usize) {
         let Tenant { id, next, .. } = &self.tenants[tenant];
+        let is_its_turn =
+            self.turn.is_some_and(|(whose, taken)| whose == tenant && taken < self.quantum);
         if let Some(Reverse((rank, _))) = next.peek() {
-            self.next.push(Reverse((self.turns.tenants.next(id), *rank, tenant)));
+            // Whose turn it is comes before all others.
+            let turn = if is_its_turn { 0 } else { self.turns.tenants.next(id) + 1 };
+            self.next.push(Reverse((turn, *rank, tenant)));
         }
     }
 
@@ -135,11 +151,14 @@ impl<'a> Order<'a> {
     /// A job of the head was taken; this is the rank of its next one.
     pub(super) fn took(&mut self, next: Next, then: Option<Rank>) {
         let head = &self.heads[next.head];
+        let taken = self.turn.filter(|(whose, _)| *whose == next.tenant);
+        let taken = taken.map_or(0, |(_, taken)| taken % self.quantum);
+        self.turn = Some((next.tenant, taken + 1));
         let Tenant { id, weight, streams, .. } = &self.tenants[next.tenant];
-        self.turns.tenants.take(id, *weight);
+        self.turns.tenants.take(id, *weight, taken == 0);
         if matches!(streams[next.stream], Stream::ByKey(_)) {
             let place = (head.tenant.clone(), head.queue.clone());
-            self.turns.keys.entry(place).or_default().take(&head.lane, 1);
+            self.turns.keys.entry(place).or_default().take(&head.lane, 1, true);
         }
         self.go_on(next, then);
     }

@@ -110,7 +110,7 @@ impl<'a> Round<'a> {
     pub(super) fn share_out(&mut self, rules: &[Rule], turns: &mut Turns) {
         let request = self.request;
         turns.tidy();
-        let mut order = Order::new(&request.heads, rules, turns);
+        let mut order = Order::new(&request.heads, rules, turns, request.max);
         let mut left = request.max;
         while left > 0
             && let Some(next) = order.pop()

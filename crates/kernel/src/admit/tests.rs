@@ -313,6 +313,25 @@ fn tenants_take_turns_by_weight() {
 }
 
 #[test]
+fn in_a_large_claim_a_turn_is_a_few_jobs() {
+    let many: Vec<i64> = (0..1_000).collect();
+    let names: Vec<String> = (0..100).map(|place| format!("t{place}")).collect();
+    let heads: Vec<Own> = names.iter().map(|name| head("q", name, "k", &many)).collect();
+    let (mut turns, mut had) = (Turns::default(), vec![0; 100]);
+    for _ in 0..9 {
+        let claim = ask(Wants(500, 0), &heads, &[], &Ledger::default(), &mut turns, at(0));
+        let shares = shares_of(&claim, &heads);
+        assert_eq!(shares.iter().sum::<usize>(), 500);
+        assert!(shares.iter().filter(|share| **share > 0).count() <= 72, "{shares:?}");
+        shares.iter().zip(&mut had).for_each(|(share, had)| *had += share);
+    }
+    let (least, most) = (had.iter().min().unwrap(), had.iter().max().unwrap());
+    assert!(most - least <= 500 / Turns::PER_CLAIM, "{least} to {most}");
+    let late = [head("q", "a", "k", &many), head("q", "b", "k", &[5_000])];
+    assert_eq!(shares(500, &late, &[], &Ledger::default()), [499, 1]);
+}
+
+#[test]
 fn turns_are_remembered_from_claim_to_claim() {
     let heads = [head("q", "big", "k", &[1, 2]), head("q", "small", "k", &[100, 101])];
     let (mut turns, mut had) = (Turns::default(), [0, 0]);

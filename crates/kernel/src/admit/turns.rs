@@ -2,8 +2,9 @@
 //!
 //! Each claim costs a tenant [`Turns::COST`] divided by its weight. A tenant that was away begins where the others
 //! are, so it can neither save turns up nor be punished for earlier ones. Between two tenants that both have work,
-//! neither gets ahead of its share by more than one job. The same holds for the keys of a tenant in a queue, where
-//! they take turns.
+//! neither gets ahead of its share by more than one turn, which is one job; in a claim of more than 128 slots it is a
+//! sixty-fourth of them, because what concerns one tenant is written together. The same holds for the keys of a tenant
+//! in a queue, where they take turns, job by job.
 //!
 //! Turns are remembered by whoever admits and are not stored: after a restart all are even again.
 
@@ -21,6 +22,8 @@ pub struct Turns {
 impl Turns {
     /// What one claim costs a tenant of weight 1.
     pub const COST: u64 = 1 << 20;
+    /// How many turns a large claim is made of, at least.
+    pub const PER_CLAIM: usize = 64;
 
     /// Forgets what says nothing any more, now and then.
     pub(super) fn tidy(&mut self) {
@@ -56,16 +59,17 @@ impl<K: Ord + Clone> List<K> {
         self.had.get(who).copied().unwrap_or(0).max(self.at)
     }
 
-    /// Takes a turn, and says when the next one is.
-    pub(super) fn take(&mut self, who: &K, weight: u32) -> u64 {
+    /// Takes a job, with which a turn begins or goes on. Where the turns are is where the last one began.
+    pub(super) fn take(&mut self, who: &K, weight: u32, begins: bool) {
         let turn = self.next(who);
-        self.at = turn;
+        if begins {
+            self.at = turn;
+        }
         let next = turn + (Turns::COST / u64::from(weight.max(1))).max(1);
         match self.had.get_mut(who) {
             Some(had) => *had = next,
             None => drop(self.had.insert(who.clone(), next)),
         }
-        next
     }
 
     fn tidy(&mut self) {

@@ -112,11 +112,14 @@ pub(super) fn load_job(
 /// not be there yet.
 const JOB_TO_GRANT: &str = concat!("SELECT ", job_columns!(), ", payload FROM jobs WHERE seq = ?1");
 
+/// A job and its payload, if that stands in its row.
+type ToGrant = (Loaded, Option<String>);
+
 pub(super) fn load_to_grant(
     connection: &Connection,
     seqs: impl IntoIterator<Item = i64>,
     names: &impl Lookup,
-) -> SqlResult<Vec<Option<(Loaded, Option<String>)>>> {
+) -> SqlResult<Vec<Option<ToGrant>>> {
     let mut by_seq = connection.prepare_cached(JOB_TO_GRANT)?;
     let mut load = |seq: i64| {
         by_seq.query_row([seq], |row| Ok((job_of(row, names)?, row.get(25)?))).optional()

@@ -49,8 +49,8 @@ pub(super) fn claim(
         unread.read_all(connection, work)?;
     }
     let (admission, chosen) = loop {
-        let lines =
-            Lines::look(connection, &groups, wanted.max + touched.len(), work, &touched, now)?;
+        let limit = wanted.max.saturating_add(touched.len());
+        let lines = Lines::look(connection, &groups, limit, work, &touched, now)?;
         // Turns are taken out for the while, for everything else is only looked at.
         let mut turns = std::mem::take(&mut work.rules.turns);
         let before = unread.may_read_on().then(|| turns.clone());

@@ -5,7 +5,7 @@ use std::{collections::HashSet, time::Duration};
 use windlass_kernel::{
     Event, Jitter, JobId, State,
     job::Priority,
-    ops::{Cancel, Claim, Expire, Expiry, NewJob, Outcome},
+    ops::{Cancel, Claim, Expire, Expiry, NewJob, Outcome, RetryNow},
 };
 use windlass_store::{Reply, Write};
 
@@ -99,6 +99,14 @@ fn a_claim_may_ask_for_all_there_is(backend: Backend) {
         test.commit(vec![done, write(enqueue(3, plain())), claim_many("w1", 2, usize::MAX)]);
     assert_eq!(granted(replies[2].as_ref().unwrap()).len(), 1);
     assert_eq!(test.claim("w1", 3, usize::MAX).len(), 1);
+    // Also if what it touched could be claimed, and was only looked at.
+    let ready = test.enqueue(4, plain());
+    let refused = write(RetryNow { job_id: ready, by: person("ann") });
+    let replies = test.commit(vec![refused, claim_many("w1", 4, usize::MAX)]);
+    assert!(replies[0].is_err());
+    assert!(granted(replies[1].as_ref().unwrap()).len() <= 1);
+    assert!(test.claim("w1", 5, usize::MAX).len() <= 1);
+    assert_eq!(test.job(ready).state, State::Running);
 }
 
 fn a_claim_that_comes_late_once_more_does_not_take_its_job_again(backend: Backend) {

@@ -18,6 +18,7 @@ pub(crate) use self::schedules::enqueues;
 pub use self::schedules::{ScheduleChange, ScheduleKey, Scheduled, jobs_of};
 use crate::{
     IdMap, IdSet,
+    job_row::GroupName,
     read::Listens,
     rules::{Outcome, RuleChange, Rulebook},
 };
@@ -112,6 +113,14 @@ pub struct ClaimMany {
     pub start: bool,
     /// Other workers of the same process. A job that must be alone is alone in its process.
     pub neighbours: Vec<WorkerId>,
+}
+
+impl ClaimMany {
+    /// Does it want jobs of this group?
+    pub(crate) fn wants(&self, name: &GroupName) -> bool {
+        self.tenant.as_ref().is_none_or(|only| *only == name.tenant)
+            && (self.kinds.is_empty() || self.kinds.contains(&name.kind))
+    }
 }
 
 /// What a write is told.

@@ -29,6 +29,7 @@ mod row;
 mod rules;
 mod schedule_row;
 pub mod sqlite;
+mod standing;
 
 use std::{future::Future, pin::Pin, sync::Arc};
 

@@ -237,13 +237,8 @@ fn holds_alone(worker: &WorkerId, work: &Work<'_>) -> bool {
 /// The groups that a claim wants, as far as they are known.
 fn groups_of(wanted: &ClaimMany, names: &Names) -> Vec<(i32, GroupName)> {
     let mut groups = names.groups_of(&wanted.queues);
-    groups.retain(|(_, name)| wants(wanted, name));
+    groups.retain(|(_, name)| wanted.wants(name));
     groups
-}
-
-fn wants(wanted: &ClaimMany, name: &GroupName) -> bool {
-    wanted.tenant.as_ref().is_none_or(|only| *only == name.tenant)
-        && (wanted.kinds.is_empty() || wanted.kinds.contains(&name.kind))
 }
 
 /// Decides the claim of each job, and gives back those that were granted.

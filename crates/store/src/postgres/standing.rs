@@ -1,13 +1,7 @@
 //! Why a job is not running: one look at all that could say so.
 
-use std::time::Duration;
-
 use deadpool_postgres::ClientWrapper;
-use windlass_kernel::{
-    Job, JobId, Kind, Lane, Queue, Rule, State, TenantId, Timestamp, WorkerId,
-    admit::{self, Head},
-    rule::Part,
-};
+use windlass_kernel::{Job, JobId, Lane, Timestamp, WorkerId};
 
 use super::{
     PgResult,
@@ -18,8 +12,8 @@ use super::{
     types::{Time, Uuid, signed},
 };
 use crate::{
-    read::{Holder, Listens, Standing},
-    rules::{HeldParts, Known},
+    read::{Listens, Standing},
+    standing::{HeldJob, Seen},
 };
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
@@ -60,41 +54,10 @@ impl Look {
         let now = time_or_none(&moment[0], 1)?.map_or(now, |last| now.max(last));
         let book = load_book(client).await?;
         let held = read_held(client).await?;
-        let mut parts = HeldParts::default();
-        for row in &held {
-            parts.add(&book.rules, (&row.queue, &row.tenant, &row.kind, row.lane), 1);
-        }
-        let spec = &job.spec;
-        let head = Head {
-            queue: &spec.queue,
-            tenant: &spec.tenant,
-            kind: &spec.kind,
-            lane: place.lane,
-            retries: job.state == State::RetryScheduled,
-            ranks: vec![spec.rank()].into(),
-            isolated_since: None,
-        };
-        let known = Known { states: &book.states, held: &parts };
-        let blocked = admit::blocked(&head, &book.rules, &known, now);
-        let keeps = |rule: &&Rule| blocked.iter().any(|it| it.rule == rule.name);
-        let rules: Vec<Rule> = book.rules.iter().filter(keeps).cloned().collect();
-        let mut holders = Vec::new();
-        for rule in &rules {
-            if rule.counts_held() {
-                let own = Part::of(rule.says.each(), head.queue, head.tenant, head.kind, head.lane);
-                let same = held.iter().filter(|row| row.part_of(rule) == own);
-                holders.extend(same.take(Standing::HOLDERS_MAX).map(|row| row.holder(rule)));
-            }
-        }
-        let in_queue = held.iter().filter(|row| row.queue == spec.queue);
-        let since: Vec<Duration> =
-            in_queue.filter_map(|row| Some(now.since(row.started_at?))).collect();
-        let count = u32::try_from(since.len()).unwrap_or(u32::MAX);
-        let running =
-            (count > 0).then(|| (u64::from(count), since.iter().sum::<Duration>() / count));
         let before = read_before(client, &job).await?;
         let listening = self.read_listening(client, now).await?;
-        Ok(Some(Standing { now, blocked, rules, holders, listening, before, running, job }))
+        let seen = Seen { lane: place.lane, book, held, before, listening, job };
+        Ok(Some(seen.standing(now)))
     }
 
     /// Workers that said a short while ago what they listen to, and those that a process which lives vouches for.
@@ -107,29 +70,6 @@ impl Look {
         let from = now.minus(Standing::LISTENS_FOR);
         let rows = run_one(client, Ask::new(LISTENING).with(Time(from)).with(class)).await?;
         rows.iter().map(|row| Ok((text_of(row, 0)?, json_of(row, 1)?))).collect()
-    }
-}
-
-/// A job that is held.
-struct HeldJob {
-    id: JobId,
-    queue: Queue,
-    tenant: TenantId,
-    kind: Kind,
-    lane: Lane,
-    worker: WorkerId,
-    started_at: Option<Timestamp>,
-}
-
-impl HeldJob {
-    fn part_of(&self, rule: &Rule) -> Option<Part> {
-        let covers = rule.scope.covers(&self.queue, &self.tenant, &self.kind);
-        let part = Part::of(rule.says.each(), &self.queue, &self.tenant, &self.kind, self.lane);
-        part.filter(|_| covers)
-    }
-
-    fn holder(&self, rule: &Rule) -> Holder {
-        Holder { rule: rule.name.clone(), job_id: self.id, worker: self.worker.clone() }
     }
 }
 

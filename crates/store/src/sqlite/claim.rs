@@ -53,7 +53,7 @@ pub(super) fn claim(
         let lines = Lines::look(connection, &groups, limit, work, &touched, now)?;
         // Turns are taken out for the while, for everything else is only looked at.
         let mut turns = std::mem::take(&mut work.rules.turns);
-        let before = unread.may_read_on().then(|| turns.clone());
+        let before = unread.may_read_on(work).then(|| turns.clone());
         let heads = lines.heads(work, &touched);
         let request = Request { max: wanted.max, held: count, holds_isolated, heads };
         let admission = admit(&request, &rules, &work.rules.known(), &mut turns, now);
@@ -84,7 +84,7 @@ fn groups_of(wanted: &ClaimMany, work: &Work<'_>) -> Vec<(i64, bool)> {
     for (place, queue) in wanted.queues.iter().enumerate() {
         if !wanted.queues[..place].contains(queue) {
             let of_queue = work.names().groups_of(queue).iter();
-            let wants = of_queue.filter(|(_, name)| wants(wanted, name));
+            let wants = of_queue.filter(|(_, name)| wanted.wants(name));
             groups.extend(wants.map(|(id, name)| (*id, name.isolated)));
         }
     }
@@ -106,6 +106,9 @@ impl Unread {
     fn new(rules: &[Rule], groups: &[(i64, bool)], work: &Work<'_>) -> Self {
         let matters = |rule: &&Rule| rule.restrains() || rule.says == Says::TurnsByKey;
         let matter: Vec<&Rule> = rules.iter().filter(matters).collect();
+        if matter.is_empty() {
+            return Self { groups: Vec::new(), left: 0 };
+        }
         let is_covered = |id: i64| {
             let name = work.names.group_by_id(id);
             let covers =
@@ -126,8 +129,8 @@ impl Unread {
         Ok(())
     }
 
-    fn may_read_on(&self) -> bool {
-        !self.groups.is_empty() && self.left > 0
+    fn may_read_on(&self, work: &Work<'_>) -> bool {
+        self.left > 0 && self.groups.iter().any(|group| work.ready.has_more(*group))
     }
 
     /// Reads more of each group, and says whether there was something.
@@ -323,11 +326,6 @@ impl From {
         let (ranks, seqs): (Vec<Rank>, Vec<i64>) = jobs.unzip();
         (ranks.into(), seqs.into())
     }
-}
-
-fn wants(wanted: &ClaimMany, name: &GroupName) -> bool {
-    wanted.tenant.as_ref().is_none_or(|only| *only == name.tenant)
-        && (wanted.kinds.is_empty() || wanted.kinds.contains(&name.kind))
 }
 
 /// Since when a job waits. One that is so new that nobody can read it yet has waited for no time.

@@ -150,6 +150,11 @@ impl Ready {
         }
     }
 
+    /// Was not all of a group read?
+    pub(super) fn has_more(&self, group: i64) -> bool {
+        self.groups.get(&group).is_some_and(|group| group.read_to.is_some())
+    }
+
     /// The lanes of a group that have something, or may have.
     pub(super) fn lanes(&self, group: i64) -> impl Iterator<Item = (Lane, &Line)> {
         let lanes = self.groups.get(&group).map(|group| &group.lanes);

@@ -1,13 +1,7 @@
 //! Why a job is not running: one look at all that could say so.
 
-use std::time::Duration;
-
 use rusqlite::{Connection, params};
-use windlass_kernel::{
-    Job, JobId, Lane, Rule, State, Timestamp, WorkerId,
-    admit::{self, Head},
-    rule::Part,
-};
+use windlass_kernel::{Job, JobId, Lane, Timestamp, WorkerId};
 
 use super::{
     SqlResult,
@@ -16,8 +10,8 @@ use super::{
     rules::load_book,
 };
 use crate::{
-    read::{Holder, Listens, Standing},
-    rules::{HeldParts, Known},
+    read::{Listens, Standing},
+    standing::{HeldJob, Seen},
 };
 
 /// What keeps the job, and the workers that listen and that somebody vouched for.
@@ -29,64 +23,10 @@ pub(super) fn read_standing(
     let Some(Loaded { job, place }) = read_job(connection, id)? else { return Ok(None) };
     let book = load_book(connection)?;
     let held = read_held(connection)?;
-    let mut parts = HeldParts::default();
-    for row in &held {
-        parts.add(&book.rules, (&row.queue, &row.tenant, &row.kind, row.lane), 1);
-    }
-    let spec = &job.spec;
-    let head = Head {
-        queue: &spec.queue,
-        tenant: &spec.tenant,
-        kind: &spec.kind,
-        lane: place.lane,
-        retries: job.state == State::RetryScheduled,
-        ranks: vec![spec.rank()].into(),
-        isolated_since: None,
-    };
-    let known = Known { states: &book.states, held: &parts };
-    let blocked = admit::blocked(&head, &book.rules, &known, now);
-    let keeps = |rule: &&Rule| blocked.iter().any(|it| it.rule == rule.name);
-    let rules: Vec<Rule> = book.rules.iter().filter(keeps).cloned().collect();
-    let mut holders = Vec::new();
-    for rule in &rules {
-        if rule.counts_held() {
-            let own = Part::of(rule.says.each(), head.queue, head.tenant, head.kind, head.lane);
-            let same = held.iter().filter(|row| row.part_of(rule) == own);
-            holders.extend(same.take(Standing::HOLDERS_MAX).map(|row| row.holder(rule)));
-        }
-    }
-    let in_queue = held.iter().filter(|row| row.queue == spec.queue);
-    let since: Vec<Duration> =
-        in_queue.filter_map(|row| Some(now.since(row.started_at?))).collect();
-    let count = u32::try_from(since.len()).unwrap_or(u32::MAX);
-    let running = (count > 0).then(|| (u64::from(count), since.iter().sum::<Duration>() / count));
     let before = read_before(connection, &job, place.seq)?;
     let (listening, vouched) = read_listening(connection, now)?;
-    let standing = Standing { now, blocked, rules, holders, listening, before, running, job };
-    Ok(Some((standing, vouched)))
-}
-
-/// A job that is held.
-struct HeldJob {
-    id: JobId,
-    queue: windlass_kernel::Queue,
-    tenant: windlass_kernel::TenantId,
-    kind: windlass_kernel::Kind,
-    lane: Lane,
-    worker: WorkerId,
-    started_at: Option<Timestamp>,
-}
-
-impl HeldJob {
-    fn part_of(&self, rule: &Rule) -> Option<Part> {
-        let covers = rule.scope.covers(&self.queue, &self.tenant, &self.kind);
-        let part = Part::of(rule.says.each(), &self.queue, &self.tenant, &self.kind, self.lane);
-        part.filter(|_| covers)
-    }
-
-    fn holder(&self, rule: &Rule) -> Holder {
-        Holder { rule: rule.name.clone(), job_id: self.id, worker: self.worker.clone() }
-    }
+    let seen = Seen { lane: place.lane, book, held, before, listening, job };
+    Ok(Some((seen.standing(now), vouched)))
 }
 
 /// Served by the index `jobs_leased`.

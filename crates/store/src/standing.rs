@@ -1,0 +1,100 @@
+//! Why a job is not running: what all that was read of it and around it comes to.
+//!
+//! A backend reads; what it means is said here, once, by the same look at the rules that a claim has.
+
+use std::time::Duration;
+
+use windlass_kernel::{
+    Job, JobId, Kind, Lane, Queue, Rule, State, TenantId, Timestamp, WorkerId,
+    admit::{self, Head},
+    rule::Part,
+};
+
+use crate::{
+    read::{Holder, Listens, Standing},
+    rules::{HeldParts, Known, Rulebook},
+};
+
+/// What one snapshot shows of a job and of all that could keep it.
+pub(crate) struct Seen {
+    pub(crate) job: Job,
+    pub(crate) lane: Lane,
+    pub(crate) book: Rulebook,
+    /// Every job that is held.
+    pub(crate) held: Vec<HeldJob>,
+    /// How many jobs come before it.
+    pub(crate) before: u64,
+    pub(crate) listening: Vec<(WorkerId, Listens)>,
+}
+
+/// A job that is held.
+pub(crate) struct HeldJob {
+    pub(crate) id: JobId,
+    pub(crate) queue: Queue,
+    pub(crate) tenant: TenantId,
+    pub(crate) kind: Kind,
+    pub(crate) lane: Lane,
+    pub(crate) worker: WorkerId,
+    pub(crate) started_at: Option<Timestamp>,
+}
+
+impl Seen {
+    /// What it comes to.
+    pub(crate) fn standing(self, now: Timestamp) -> Standing {
+        let Self { job, lane, book, held, before, listening } = self;
+        let mut parts = HeldParts::default();
+        for row in &held {
+            parts.add(&book.rules, (&row.queue, &row.tenant, &row.kind, row.lane), 1);
+        }
+        let spec = &job.spec;
+        let head = Head {
+            queue: &spec.queue,
+            tenant: &spec.tenant,
+            kind: &spec.kind,
+            lane,
+            retries: job.state == State::RetryScheduled,
+            ranks: vec![spec.rank()].into(),
+            isolated_since: None,
+        };
+        let known = Known { states: &book.states, held: &parts };
+        let blocked = admit::blocked(&head, &book.rules, &known, now);
+        let keeps = |rule: &&Rule| blocked.iter().any(|it| it.rule == rule.name);
+        let rules: Vec<Rule> = book.rules.iter().filter(keeps).cloned().collect();
+        let counting = rules.iter().filter(|rule| rule.counts_held());
+        let holders = counting.flat_map(|rule| holders_of(rule, &head, &held)).collect();
+        let running = running_in(&spec.queue, &held, now);
+        Standing { now, blocked, rules, holders, listening, before, running, job }
+    }
+}
+
+/// Who holds the slots that the jobs of a head would take.
+fn holders_of<'a>(
+    rule: &'a Rule,
+    head: &Head<'_>,
+    held: &'a [HeldJob],
+) -> impl Iterator<Item = Holder> + use<'a> {
+    let own = Part::of(rule.says.each(), head.queue, head.tenant, head.kind, head.lane);
+    let same = held.iter().filter(move |row| row.part_of(rule) == own);
+    same.take(Standing::HOLDERS_MAX).map(|row| row.holder(rule))
+}
+
+/// How many jobs of a queue run, and for how long on average.
+fn running_in(queue: &Queue, held: &[HeldJob], now: Timestamp) -> Option<(u64, Duration)> {
+    let in_queue = held.iter().filter(|row| row.queue == *queue);
+    let since: Vec<Duration> =
+        in_queue.filter_map(|row| Some(now.since(row.started_at?))).collect();
+    let count = u32::try_from(since.len()).unwrap_or(u32::MAX);
+    (count > 0).then(|| (u64::from(count), since.iter().sum::<Duration>() / count))
+}
+
+impl HeldJob {
+    fn part_of(&self, rule: &Rule) -> Option<Part> {
+        let covers = rule.scope.covers(&self.queue, &self.tenant, &self.kind);
+        let part = Part::of(rule.says.each(), &self.queue, &self.tenant, &self.kind, self.lane);
+        part.filter(|_| covers)
+    }
+
+    fn holder(&self, rule: &Rule) -> Holder {
+        Holder { rule: rule.name.clone(), job_id: self.id, worker: self.worker.clone() }
+    }
+}

@@ -22,8 +22,8 @@ pub use self::{
     turns::Turns,
 };
 use crate::{
-    Kind, Queue, TenantId, Timestamp,
-    ids::{Lane, RuleName},
+    Kind, Lane, Queue, TenantId, Timestamp,
+    ids::RuleName,
     job::Rank,
     rule::{Part, Rule, RuleState},
 };

@@ -57,6 +57,7 @@ pub mod event;
 pub mod failure;
 pub mod ids;
 pub mod job;
+pub mod lane;
 pub mod letter;
 pub mod machine;
 pub mod note;
@@ -77,10 +78,11 @@ pub use event::{Actor, By, Event, Fact};
 pub use evolve::{evolve, fold};
 pub use failure::{Class, Failure};
 pub use ids::{
-    DlqId, Epoch, IdempotencyKey, IdempotencyScope, JobId, Kind, Lane, LimitKey, Principal, Queue,
+    DlqId, Epoch, IdempotencyKey, IdempotencyScope, JobId, Kind, LimitKey, Principal, Queue,
     RuleName, ScheduleName, Tag, TaskId, TenantId, TraceId, UniqueKey, WorkerId,
 };
 pub use job::{Job, Lease, Session, Spec, Task};
+pub use lane::Lane;
 pub use letter::{Approval, DeadLetter, LetterState};
 pub use machine::{Cause, State};
 pub use note::{About, Note};

@@ -5,6 +5,7 @@
 //! grant is decided. Then everything is saved at once. A backend does the loading and saving; what
 //! happens in between is here and has no IO, so it is the same on every database.
 
+mod rules;
 mod schedules;
 
 use std::{
@@ -20,13 +21,13 @@ use crate::{
     IdMap, IdSet,
     job_row::GroupName,
     read::Listens,
-    rules::{Outcome, RuleChange, Rulebook},
+    rules::{Outcome, RuleChange},
 };
 use windlass_kernel::{
-    About, Answer, Approval, Current, DeadLetter, DlqId, Event, FollowUp, IdempotencyKey,
+    Answer, Approval, Current, DeadLetter, DlqId, Event, FollowUp, IdempotencyKey,
     IdempotencyScope, Job, JobId, Kind, NewPayload, Note, Op, Payload, Progress, Queue, Refusal,
-    Rule, RuleName, Says, ScheduleOp, Task, TaskId, TenantId, Timestamp, TraceId, Transition,
-    UniqueKey, WorkerId, decide,
+    Rule, RuleName, ScheduleOp, Task, TaskId, TenantId, Timestamp, TraceId, Transition, UniqueKey,
+    WorkerId, decide,
     ids::ClaimId,
     ops,
     rule::{Part, RuleOp, RuleState},
@@ -335,56 +336,6 @@ impl<P: Default> WorkingSet<P> {
         self.jobs.insert(id, row);
     }
 
-    /// Says by which rules the commit is decided.
-    pub(crate) fn set_rules(&mut self, book: &Rulebook) {
-        self.rules = book.rules.clone();
-        self.outcomes = book.has_breakers().then(Vec::new);
-    }
-
-    /// What became of executions so far.
-    pub(crate) fn take_outcomes(&mut self) -> Vec<Outcome> {
-        self.outcomes.as_mut().map(std::mem::take).unwrap_or_default()
-    }
-
-    /// Sets a rule or takes it away.
-    pub(crate) fn apply_rule(
-        &mut self,
-        book: &mut Rulebook,
-        op: &RuleOp,
-        now: Timestamp,
-    ) -> Result<Reply, Refusal> {
-        let (rule, change) = book.apply(op, now)?;
-        if let Some(change) = change {
-            let forgets = match &change {
-                RuleChange::Put { forgets, .. } => *forgets,
-                RuleChange::Drop(_) => true,
-            };
-            let note = rule_note(op, &rule);
-            self.note(note);
-            if forgets {
-                self.changes.rule_states.retain(|(name, _), _| *name != rule.name);
-            }
-            self.changes.rules.push(change);
-            self.rules = book.rules.clone();
-        }
-        Ok(Reply::Rule(rule))
-    }
-
-    #[cfg(feature = "postgres")]
-    /// Does this commit make a rule forget what it remembered?
-    pub(crate) fn forgets(&self, rule: &RuleName) -> bool {
-        self.changes.rules.iter().any(|change| match change {
-            RuleChange::Put { rule: put, forgets } => *forgets && put.name == *rule,
-            RuleChange::Drop(name) => name == rule,
-        })
-    }
-
-    /// Notes what rules remember from now on.
-    pub(crate) fn remember(&mut self, states: Vec<(RuleName, Part, RuleState)>) {
-        let states = states.into_iter().map(|(rule, part, state)| ((rule, part), state));
-        self.changes.rule_states.extend(states);
-    }
-
     /// Adds a task that was loaded.
     pub fn add_task(&mut self, task: Task) {
         self.tasks.insert((task.tenant.clone(), task.task_id.clone()), task);
@@ -473,24 +424,6 @@ impl<P: Default> WorkingSet<P> {
         self.job(*self.uniques.get(&unique)?).filter(|job| !job.state.is_end())
     }
 
-    /// The rule that lets nothing new in where the new job would wait.
-    fn drained_by(&self, tenant: &TenantId, op: &Op, source: Option<&Job>) -> Option<&RuleName> {
-        if self.rules.is_empty() {
-            return None;
-        }
-        let (queue, kind) = match op {
-            Op::Enqueue(op) => (&op.new.queue, &op.new.kind),
-            Op::Requeue(_) | Op::Rerun(_) => {
-                let spec = &source?.spec;
-                (&spec.queue, &spec.kind)
-            }
-            _ => return None,
-        };
-        let drains =
-            |rule: &&Rule| rule.says == Says::Drain && rule.scope.covers(queue, tenant, kind);
-        self.rules.iter().find(drains).map(|rule| &rule.name)
-    }
-
     fn by_key(&self, tenant: &TenantId, op: &Op) -> Option<&Job> {
         let Op::Enqueue(op) = op else { return None };
         if op.new.idempotency == ops::Idempotency::OwnId {
@@ -572,22 +505,5 @@ impl<P: Default> WorkingSet<P> {
     /// What has to be saved, with the rows as they stand.
     pub fn finish(self) -> (Changes, IdMap<Row<P>>) {
         (self.changes, self.jobs)
-    }
-}
-
-/// What is told of a rule that was set or taken away. One that names no tenant is told to the store's own.
-fn rule_note(op: &RuleOp, rule: &Rule) -> Note {
-    let (by, reason, what) = match op {
-        RuleOp::Put(put) => (&put.by, &put.reason, "set"),
-        RuleOp::Drop(drop) => (&drop.by, &drop.reason, "dropped"),
-    };
-    let tenant = rule.scope.tenant.clone().unwrap_or_else(TenantId::of_store);
-    let note = Note::new(tenant, About::Rule(rule.name.clone()), what, by.clone());
-    let says = serde_json::to_value(&rule.says).expect("a rule is plain data");
-    let scope = serde_json::to_value(&rule.scope).expect("a rule is plain data");
-    let note = note.with("scope", scope).with("says", says);
-    match reason {
-        Some(reason) => note.with("reason", reason.as_str()),
-        None => note,
     }
 }

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Queue, TenantId, ids::Lane};
+use crate::{Lane, Queue, TenantId};
 
 /// Whose turn it is.
 #[derive(Clone, Debug, Default)]

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Kind, Queue, TenantId, admit::Head, ids::Lane, machine::words};
+use crate::{Kind, Lane, Queue, TenantId, admit::Head, machine::words};
 
 /// What a rule applies to: everything that agrees with all that it names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

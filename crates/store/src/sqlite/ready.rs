@@ -9,6 +9,10 @@
 //! its lane was cut to; or its time is not before the lane's `retry_at`. What is on its way to the disk is newer than
 //! what a snapshot shows.
 
+mod line;
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::{BTreeMap, HashMap, VecDeque, hash_map::Entry},
     sync::Arc,
@@ -17,6 +21,7 @@ use std::{
 use rusqlite::{Connection, OptionalExtension as _, params};
 use windlass_kernel::{Job, Lane, State, Timestamp, job::Rank};
 
+pub(super) use self::line::Line;
 use super::{SqlResult, load::Place, plan::Plan};
 use crate::commit::Row;
 
@@ -63,19 +68,6 @@ type Key = (Rank, Lane, i64);
 
 /// Before every other.
 const FIRST: Key = (Rank(i64::MIN), Lane::new(i64::MIN), i64::MIN);
-
-/// The jobs of one lane, best first.
-#[derive(Default)]
-pub(super) struct Line {
-    /// Those before this place are taken.
-    from: usize,
-    ranks: Vec<Rank>,
-    seqs: Vec<i64>,
-    /// From here on they were read and are not remembered, for there are too many.
-    cut_from: Option<(Rank, i64)>,
-    /// No retry is due before this.
-    pub(super) retry_at: Option<Timestamp>,
-}
 
 /// Plans that are on their way, oldest first.
 pub(super) type Flying = VecDeque<Arc<Plan>>;
@@ -315,11 +307,7 @@ impl Group {
         let Bounds { line_max, line_cut, .. } = self.bounds;
         for line in self.lanes.values_mut() {
             if line.ranks().len() > line_max {
-                let kept = line.from + line_cut;
-                line.cut_from = Some((line.ranks[kept], line.seqs[kept]));
-                self.kept -= line.ranks.len() - kept;
-                line.ranks.truncate(kept);
-                line.seqs.truncate(kept);
+                self.kept -= line.cut(line_cut);
             }
         }
         // Where all lanes are short there is nothing to cut, and it is not looked for each time.
@@ -393,65 +381,6 @@ impl Group {
     }
 }
 
-impl Line {
-    fn is_empty(&self) -> bool {
-        self.from == self.ranks.len() && self.cut_from.is_none() && self.retry_at.is_none()
-    }
-
-    /// The ranks of those that are remembered, best first.
-    pub(super) fn ranks(&self) -> &[Rank] {
-        &self.ranks[self.from..]
-    }
-
-    /// Where they are, in the same order.
-    pub(super) fn seqs(&self) -> &[i64] {
-        &self.seqs[self.from..]
-    }
-
-    fn place_of(&self, rank: Rank, seq: i64) -> Result<usize, usize> {
-        let before = |place: usize| (self.ranks[place], self.seqs[place]) < (rank, seq);
-        let (mut low, mut high) = (self.from, self.ranks.len());
-        // Most come at the end.
-        if high > low && before(high - 1) {
-            return Err(high);
-        }
-        while low < high {
-            let middle = low.midpoint(high);
-            if before(middle) { low = middle + 1 } else { high = middle }
-        }
-        let is_it = low < self.ranks.len() && (self.ranks[low], self.seqs[low]) == (rank, seq);
-        if is_it { Ok(low) } else { Err(low) }
-    }
-
-    /// Remembers a job, unless it is known or stands behind the cut. It says whether it did.
-    fn insert(&mut self, rank: Rank, seq: i64) -> bool {
-        if self.cut_from.is_some_and(|cut_from| (rank, seq) >= cut_from) {
-            return false;
-        }
-        let Err(place) = self.place_of(rank, seq) else { return false };
-        self.ranks.insert(place, rank);
-        self.seqs.insert(place, seq);
-        true
-    }
-
-    /// Forgets a job, and says whether it was known.
-    fn remove(&mut self, rank: Rank, seq: i64) -> bool {
-        let Ok(place) = self.place_of(rank, seq) else { return false };
-        if place == self.from {
-            self.from += 1;
-        } else {
-            self.ranks.remove(place);
-            self.seqs.remove(place);
-        }
-        if self.from == self.ranks.len() || self.from > 1_024 && self.from * 2 > self.ranks.len() {
-            self.ranks.drain(..self.from);
-            self.seqs.drain(..self.from);
-            self.from = 0;
-        }
-        true
-    }
-}
-
 /// The jobs that are on their way, of all lanes or of this one, as they are then; none for one that is in another
 /// group: it may have left this one, to be claimed alone.
 fn newer(group: i64, lane: Option<Lane>, flying: &Flying) -> HashMap<i64, Option<&Row<Place>>> {
@@ -463,123 +392,4 @@ fn newer(group: i64, lane: Option<Lane>, flying: &Flying) -> HashMap<i64, Option
 
 fn is_ready(state: State) -> bool {
     matches!(state, State::Queued | State::Interrupted)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    /// What can happen to a group, with few lanes and few ranks.
-    #[derive(Clone, Debug)]
-    enum Step {
-        Add(i64, i64),
-        Take(i64),
-        Withdraw(usize),
-        Look(usize),
-    }
-
-    fn any_step() -> impl Strategy<Value = Step> {
-        prop_oneof![
-            10 => (0..40i64, 0..3i64).prop_map(|(rank, lane)| Step::Add(rank, lane)),
-            4 => (0..3i64).prop_map(Step::Take),
-            1 => any::<usize>().prop_map(Step::Withdraw),
-            2 => (1..60usize).prop_map(Step::Look),
-        ]
-    }
-
-    const GROUP: i64 = 7;
-
-    struct World {
-        connection: Connection,
-        ready: Ready,
-        jobs: BTreeSet<Key>,
-        next: i64,
-    }
-
-    impl World {
-        fn new() -> Self {
-            let connection = Connection::open_in_memory().expect("memory");
-            // As much of the table as claims look at.
-            let table = "
-                CREATE TABLE jobs (seq INTEGER PRIMARY KEY, group_id INTEGER, lane INTEGER,
-                    rank INTEGER, state TEXT, next_retry_at INTEGER);
-                CREATE INDEX jobs_ready ON jobs (group_id, rank, lane)
-                    WHERE state = 'queued' OR state = 'interrupted'";
-            connection.execute_batch(table).expect("a table");
-            // So small that everything happens.
-            let bounds = Bounds { read_min: 3, kept_max: 16, line_max: 4, line_cut: 2 };
-            let ready = Ready { bounds, ..Ready::default() };
-            Self { connection, ready, jobs: BTreeSet::new(), next: 1 }
-        }
-
-        fn add(&mut self, rank: i64, lane: i64) {
-            let key = (Rank(rank), Lane::new(lane), self.next);
-            self.next += 1;
-            let row = params![key.2, GROUP, lane, rank];
-            let insert = "INSERT INTO jobs VALUES (?1, ?2, ?3, ?4, 'queued', NULL)";
-            self.connection.execute(insert, row).expect("a row");
-            self.jobs.insert(key);
-            if let Some(group) = self.ready.groups.get_mut(&GROUP) {
-                group.add(key);
-            }
-        }
-
-        fn remove(&mut self, key: Key) {
-            self.connection.execute("DELETE FROM jobs WHERE seq = ?1", [key.2]).expect("gone");
-            self.jobs.remove(&key);
-            self.ready.remove(GROUP, key.1, key.0, key.2);
-        }
-
-        /// The first of a lane, after as much reading as it takes.
-        fn first_of(&mut self, lane: Lane) -> Option<Key> {
-            let flying = Flying::new();
-            loop {
-                self.ready.look(&self.connection, GROUP, 2, &flying).expect("a look");
-                let line = self.ready.line(GROUP, lane);
-                let first =
-                    line.and_then(|line| Some((*line.ranks().first()?, *line.seqs().first()?)));
-                if let Some((rank, seq)) = first {
-                    return Some((rank, lane, seq));
-                }
-                if self.ready.read_on(&self.connection, GROUP, 2, &flying).expect("more") == 0 {
-                    return None;
-                }
-            }
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn whatever_can_be_claimed_is_found_in_its_order(steps in prop::collection::vec(any_step(), 1..400)) {
-            let mut world = World::new();
-            for step in steps {
-                match step {
-                    Step::Add(rank, lane) => world.add(rank, lane),
-                    Step::Take(lane) => {
-                        let lane = Lane::new(lane);
-                        let expected = world.jobs.iter().find(|key| key.1 == lane).copied();
-                        prop_assert_eq!(world.first_of(lane), expected);
-                        expected.into_iter().for_each(|key| world.remove(key));
-                    }
-                    Step::Withdraw(place) if !world.jobs.is_empty() => {
-                        let place = place % world.jobs.len();
-                        let key = world.jobs.iter().nth(place).copied();
-                        key.into_iter().for_each(|key| world.remove(key));
-                    }
-                    Step::Withdraw(_) => {}
-                    Step::Look(wanted) => {
-                        let flying = Flying::new();
-                        world.ready.look(&world.connection, GROUP, wanted, &flying).expect("a look");
-                    }
-                }
-                let kept = world.ready.lanes(GROUP).map(|(_, line)| line.ranks().len()).sum::<usize>();
-                let counted = world.ready.groups.get(&GROUP).map_or(0, |group| group.kept);
-                prop_assert_eq!(kept, counted);
-            }
-        }
-    }
 }

@@ -1,6 +1,8 @@
 //! The `windlass` binary: parse, dispatch, exit code.
 
 mod cli;
+#[cfg(unix)]
+mod http;
 
 use std::process::ExitCode;
 

@@ -9,6 +9,8 @@ mod explain;
 mod output;
 mod progress;
 mod restore;
+#[cfg(unix)]
+mod serve;
 mod store;
 
 use std::process::ExitCode;
@@ -48,6 +50,8 @@ enum Command {
     /// Put a backup in the place of a database that is not being served.
     Restore(restore::Restore),
     #[cfg(unix)]
+    Serve(serve::Serve),
+    #[cfg(unix)]
     Bench(bench::Bench),
 }
 
@@ -58,6 +62,8 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Doctor(command) => doctor::run(&command, cli.output),
         Command::Backup(command) => backup::run(&command, cli.output),
         Command::Restore(command) => restore::run(&command, cli.output),
+        #[cfg(unix)]
+        Command::Serve(command) => serve::run(&command),
         #[cfg(unix)]
         Command::Bench(command) => bench::run(&command, cli.output),
     }

@@ -1,0 +1,120 @@
+//! `windlass serve`: the server.
+
+use std::{net::SocketAddr, process::ExitCode, sync::Arc};
+
+use clap::Args;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+};
+use windlass::{Config, Engine, Error};
+
+use super::{
+    exit,
+    store::{self, StoreArg},
+};
+use crate::http::{self, App, Settings};
+
+/// Serve jobs over HTTP.
+#[derive(Args)]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    store: StoreArg,
+    /// Where to listen. Port 0 takes a free one.
+    #[arg(long, env = "WINDLASS_LISTEN", default_value = "127.0.0.1:7117")]
+    listen: SocketAddr,
+    /// For development on this machine: no token is needed, and jobs can be run by a call.
+    #[arg(long, env = "WINDLASS_DEV")]
+    dev: bool,
+}
+
+pub(crate) fn run(command: &Serve) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => return exit::fail(exit::FAILED, &format!("cannot start threads: {error}")),
+    };
+    match runtime.block_on(serve(command)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(code) => code,
+    }
+}
+
+async fn serve(command: &Serve) -> Result<(), ExitCode> {
+    log();
+    if command.store.store == "sqlite::memory:" {
+        let message = "a server must not lose what it accepted, and memory does.\n\
+                       Name a file: --store sqlite:windlass.db.";
+        return Err(exit::fail(exit::USAGE, message));
+    }
+    if command.dev && !command.listen.ip().is_loopback() {
+        let message = format!(
+            "--dev lets everybody do everything, so it listens on this machine only, not on {}.\n\
+             Leave --dev out, or listen on 127.0.0.1.",
+            command.listen
+        );
+        return Err(exit::fail(exit::USAGE, &message));
+    }
+    let listener = TcpListener::bind(command.listen).await.map_err(|error| {
+        let message = format!(
+            "cannot listen on {}: {error}.\nName another address with --listen HOST:PORT.",
+            command.listen
+        );
+        exit::fail(exit::CONFLICT, &message)
+    })?;
+    let address =
+        listener.local_addr().map_err(|error| exit::fail(exit::FAILED, &error.to_string()))?;
+    let config = Config { address: Some(format!("http://{address}")), ..Config::default() };
+    let engine =
+        Engine::open_with(&command.store.store, &config).await.map_err(|error| match error {
+            Error::Store(error) => store::fail(&error),
+            other => exit::fail(exit::USAGE, &format!("{other:?}")),
+        })?;
+    let (stop, stopping) = watch::channel(false);
+    tokio::spawn(async move {
+        signalled().await;
+        tracing::info!("stopping");
+        stop.send_replace(true);
+        // Kept, so that nobody takes its end for an order.
+        std::future::pending::<()>().await;
+    });
+    let settings = Settings::new(command.dev);
+    let app = Arc::new(App::new(engine.clone(), settings, stopping.clone()));
+    println!("windlass serves {} at http://{address}", shown(&command.store.store));
+    let served = http::serve(app, listener, stopping).await;
+    engine.close().await;
+    served.map_err(|error| exit::fail(exit::FAILED, &error.to_string()))
+}
+
+/// The address of a store without its password.
+fn shown(store: &str) -> String {
+    match (store.split_once("://"), store.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://{rest}"),
+        _ => store.to_owned(),
+    }
+}
+
+/// Logs go to stderr: JSON, if that is wanted.
+fn log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("WINDLASS_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let is_json = std::env::var("WINDLASS_LOG_FORMAT").is_ok_and(|format| format == "json");
+    let _ = match is_json {
+        true => builder.json().try_init(),
+        false => builder.with_ansi(false).try_init(),
+    };
+}
+
+/// Ready when somebody wants the process to end.
+async fn signalled() {
+    let (terminate, interrupt) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+    let (Ok(mut terminate), Ok(mut interrupt)) = (terminate, interrupt) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}

@@ -1,0 +1,104 @@
+//! Who calls: a principal with a role, for one tenant or for all.
+//!
+//! Everything that says who somebody is comes from here. Without tokens there is one caller, who may do everything:
+//! that is for a server that only this machine can reach.
+
+use windlass_kernel::{Actor, By, Principal, TenantId, TraceId};
+
+use super::problem::Problem;
+
+/// Whose things a caller can see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Tenants {
+    One(TenantId),
+    Every,
+}
+
+/// Who calls.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    pub(crate) principal: Principal,
+    pub(crate) tenants: Tenants,
+    pub(crate) role: Role,
+}
+
+/// What a caller may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Viewer,
+    Worker,
+    Operator,
+    Admin,
+}
+
+/// What a route asks of its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Nothing: anybody may call it, with a token or without.
+    Open,
+    /// To see.
+    Read,
+    /// To make jobs.
+    Enqueue,
+    /// To run them.
+    Work,
+    /// To act on what is there.
+    Operate,
+    /// To say who may do what.
+    Admin,
+}
+
+impl Access {
+    /// The roles that may call it.
+    pub(crate) const fn roles(self) -> &'static [Role] {
+        match self {
+            Access::Open | Access::Read => {
+                &[Role::Viewer, Role::Worker, Role::Operator, Role::Admin]
+            }
+            Access::Enqueue => &[Role::Worker, Role::Operator, Role::Admin],
+            Access::Work => &[Role::Worker, Role::Admin],
+            Access::Operate => &[Role::Operator, Role::Admin],
+            Access::Admin => &[Role::Admin],
+        }
+    }
+}
+
+impl Role {
+    /// Its word.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Role::Viewer => "viewer",
+            Role::Worker => "worker",
+            Role::Operator => "operator",
+            Role::Admin => "admin",
+        }
+    }
+}
+
+impl Caller {
+    /// May they? If not, it says who may.
+    pub(crate) fn check(&self, access: Access) -> Result<(), Problem> {
+        let roles = access.roles();
+        if roles.contains(&self.role) {
+            return Ok(());
+        }
+        let names: Vec<&str> = roles.iter().map(|role| role.as_str()).collect();
+        let detail = format!("a {} may not do this; {} may", self.role.as_str(), names.join(", "));
+        Err(Problem::forbidden(detail))
+    }
+
+    /// The tenant for which something new is made.
+    pub(crate) fn tenant(&self) -> Result<&TenantId, Problem> {
+        match &self.tenants {
+            Tenants::One(tenant) => Ok(tenant),
+            Tenants::Every => Err(Problem::forbidden(
+                "a token for every tenant makes nothing new: use a token of the tenant that it is for",
+            )),
+        }
+    }
+
+    /// They, in this request.
+    pub(crate) fn by(&self, trace: &TraceId) -> By {
+        By { actor: Actor::User(self.principal.clone()), trace_id: Some(trace.clone()) }
+    }
+}

@@ -1,0 +1,30 @@
+//! The server: Windlass over HTTP, for every language.
+//!
+//! [`routes`] is the table of all that can be called: a path that is not in it does not exist, and the documents
+//! at `/openapi.json` and `/docs` are written from it. A call takes one way ([`route`]): who is it, may they, is the
+//! request within its bounds; then the handler, which reads the store or sends ops.
+//!
+//! Always true here: the tenant comes from who calls and never from what is sent; nothing decides about a job.
+
+mod app;
+mod caller;
+mod claims;
+mod contract;
+mod document;
+mod figures;
+mod jobs;
+mod leases;
+mod listen;
+mod listening;
+mod operations;
+mod problem;
+mod query;
+mod rates;
+mod room;
+mod route;
+mod routes;
+
+pub(crate) use self::{
+    app::{App, Settings},
+    listen::serve,
+};

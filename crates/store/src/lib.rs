@@ -39,14 +39,14 @@ pub use error::{Error, Owner};
 pub use id_map::{IdMap, IdSet};
 pub use log::spec_digest;
 use read::{
-    Cursor, Due, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
-    Progress, Pruned, SessionView, Standing, StoredFollowUp,
+    Cursor, Due, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
+    Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp,
 };
 pub use rules::RuleChange;
 pub use rusqlite;
 use windlass_kernel::{
     About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Rule, Schedule,
-    ScheduleName, TenantId, WorkerId,
+    ScheduleName, TaskId, TenantId, WorkerId,
 };
 
 /// A future that a store gives back.
@@ -81,28 +81,33 @@ pub trait Store: Send + Sync {
     fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies>;
 
     /// A job as it stands.
-    fn job(&self, id: JobId) -> StoreFuture<'_, Option<Job>>;
+    ///
+    /// Every read that is told a [`Scope`] finds only what that may see: another's job is not there.
+    fn job(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Job>>;
+
+    /// The job of a task with the highest attempt. If several tenants have a task of this name, it is one of theirs.
+    fn newest_of_task(&self, scope: &Scope, task: &TaskId) -> StoreFuture<'_, Option<Job>>;
 
     /// The payload of a job, byte for byte.
-    fn payload(&self, id: JobId) -> StoreFuture<'_, Option<String>>;
+    fn payload(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<String>>;
 
     /// What handlers gave back, by attempt.
-    fn outputs(&self, id: JobId) -> StoreFuture<'_, Vec<Output>>;
+    fn outputs(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Output>>;
 
     /// How far the handler of a job said it had come, if it did: the last report that counted.
-    fn progress(&self, id: JobId) -> StoreFuture<'_, Option<Progress>>;
+    fn progress(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Progress>>;
 
     /// The history of a job, in order.
-    fn events(&self, id: JobId) -> StoreFuture<'_, Vec<Event>>;
+    fn events(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Event>>;
 
     /// The attempts of a job, in order.
-    fn attempts(&self, id: JobId) -> StoreFuture<'_, Vec<Attempt>>;
+    fn attempts(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Attempt>>;
 
     /// A dead letter as it stands.
-    fn letter(&self, id: DlqId) -> StoreFuture<'_, Option<DeadLetter>>;
+    fn letter(&self, scope: &Scope, id: DlqId) -> StoreFuture<'_, Option<DeadLetter>>;
 
     /// What people said about a dead letter, in order.
-    fn approvals(&self, id: DlqId) -> StoreFuture<'_, Vec<Approval>>;
+    fn approvals(&self, scope: &Scope, id: DlqId) -> StoreFuture<'_, Vec<Approval>>;
 
     /// All jobs that are not at an end.
     fn open_jobs(&self) -> StoreFuture<'_, Vec<Job>>;
@@ -117,11 +122,12 @@ pub trait Store: Send + Sync {
     fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>>;
 
     /// For each queue the job that waits longest.
-    fn oldest_ready(&self) -> StoreFuture<'_, Vec<OldestReady>>;
+    fn oldest_ready(&self, scope: &Scope) -> StoreFuture<'_, Vec<OldestReady>>;
 
-    /// Events after a number, in the order of the store, from at most so many commits. If some of them
-    /// are no longer kept it says so, and from where on all are: none is passed over in silence.
-    fn feed(&self, after: u64, rows: u32) -> StoreFuture<'_, Vec<FeedEvent>>;
+    /// Events after a number, in the order of the store. It looks at so many rows of the log at the most, keeps what
+    /// the scope may see, and says how far it looked. If some events are no longer kept it says so, and from where on
+    /// all are: none is passed over in silence.
+    fn feed(&self, scope: &Scope, after: u64, rows: u32) -> StoreFuture<'_, Feed>;
 
     /// What was noted about something that is not a job before an event, newest first, so many at the most.
     fn notes(
@@ -145,7 +151,7 @@ pub trait Store: Send + Sync {
     ) -> StoreFuture<'_, Vec<Schedule>>;
 
     /// What became of an enqueue of a user's own transaction that made no job, by the id that was given.
-    fn inbox_result(&self, id: JobId) -> StoreFuture<'_, Option<InboxResult>>;
+    fn inbox_result(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<InboxResult>>;
 
     /// One step of retention: looks closely at so many jobs at the most and forgets those that may go, or
     /// takes their lines, and old results of the inbox, out of a bounded part of the log.
@@ -153,7 +159,7 @@ pub trait Store: Send + Sync {
     fn prune(&self, retention: Retention, max: usize) -> StoreFuture<'_, Pruned>;
 
     /// How many jobs there are, by queue and state.
-    fn counts(&self) -> StoreFuture<'_, Vec<(String, String, u64)>>;
+    fn counts(&self, scope: &Scope) -> StoreFuture<'_, Vec<(String, String, u64)>>;
 
     /// Begins a new incarnation: epochs jump ahead of all that were handed out before.
     fn raise_incarnation(&self) -> StoreFuture<'_, ()>;
@@ -206,8 +212,9 @@ pub trait Store: Send + Sync {
     /// Every rule, by name.
     fn rules(&self) -> StoreFuture<'_, Vec<Rule>>;
 
-    /// Everything that says why a job is not running. It is the same look at the rules as a claim has.
-    fn standing(&self, id: JobId) -> StoreFuture<'_, Option<Standing>>;
+    /// Everything that says why a job is not running. It is the same look at the rules as a claim has. Of jobs that hold
+    /// what it waits for, and of workers, it names those that the scope may see.
+    fn standing(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Standing>>;
 
     /// Is the store there, and can it be written to?
     fn health(&self) -> StoreFuture<'_, ()>;

@@ -247,18 +247,36 @@ pub(crate) fn speaks_of(line: &str, job_id: JobId) -> bool {
 
 /// The event of a line. The spec of its job stands in the job's row.
 pub(crate) fn decode(line: &str, at: Timestamp, spec: &Arc<Spec>) -> Result<Event, Error> {
-    let damaged = |why: String| Error::Damaged(format!("a line of the log: {why}"));
     let line: Line = serde_json::from_str(line).map_err(|error| damaged(error.to_string()))?;
-    let fact = match line.11 {
+    let fact = match &line.11 {
         None => Fact::Plain,
-        Some(LineFact::Other(fact)) => fact,
+        Some(LineFact::Other(fact)) => fact.clone(),
         Some(LineFact::Created { created, attempt }) => {
-            if created != spec_digest(spec) {
+            if *created != spec_digest(spec) {
                 return Err(damaged(format!("job_{} is not what was created", line.0)));
             }
-            Fact::Created { spec: spec.clone(), attempt }
+            Fact::Created { spec: spec.clone(), attempt: *attempt }
         }
     };
+    event_of(line, at, fact)
+}
+
+/// The event of a line whose job is not at hand: of a creation it does not tell what was asked for. None, if the line
+/// is not of a job.
+pub(crate) fn decode_alone(line: &str, at: Timestamp) -> Option<Event> {
+    let line: Line = serde_json::from_str(line).ok()?;
+    let fact = match &line.11 {
+        None | Some(LineFact::Created { .. }) => Fact::Plain,
+        Some(LineFact::Other(fact)) => fact.clone(),
+    };
+    event_of(line, at, fact).ok()
+}
+
+fn damaged(why: String) -> Error {
+    Error::Damaged(format!("a line of the log: {why}"))
+}
+
+fn event_of(line: Line, at: Timestamp, fact: Fact) -> Result<Event, Error> {
     let job_id = format!("{}{}", JobId::PREFIX, line.0);
     Ok(Event {
         job_id: job_id.parse().map_err(|_| damaged(format!("{job_id} is no job id")))?,

@@ -4,15 +4,52 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use windlass_kernel::{
-    Epoch, FollowUp, Job, JobId, Kind, LetterState, Queue, Rule, RuleName, ScheduleName, State,
-    Tag, TenantId, Timestamp, WorkerId, admit::Blocked, timer::Alarm,
+    Epoch, Event, FollowUp, Job, JobId, Kind, LetterState, Queue, Rule, RuleName, ScheduleName,
+    State, Tag, TenantId, Timestamp, WorkerId, admit::Blocked, timer::Alarm,
 };
+
+use crate::log;
+
+/// Whose things a read may see. What is another's is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Those of one tenant.
+    Of(TenantId),
+    /// Those of every tenant: for what serves all of them.
+    Every,
+}
+
+impl Scope {
+    /// May it see what is this tenant's?
+    pub fn admits(&self, tenant: &TenantId) -> bool {
+        self.tenant().is_none_or(|own| own == tenant)
+    }
+
+    /// The one tenant that it is for; none, if it is for all.
+    pub fn tenant(&self) -> Option<&TenantId> {
+        match self {
+            Scope::Of(tenant) => Some(tenant),
+            Scope::Every => None,
+        }
+    }
+
+    /// The tenant as statements compare it: null admits all.
+    pub(crate) fn word(&self) -> Option<&str> {
+        self.tenant().map(TenantId::as_str)
+    }
+}
+
+impl From<TenantId> for Scope {
+    fn from(tenant: TenantId) -> Self {
+        Scope::Of(tenant)
+    }
+}
 
 /// Which jobs are asked for. Whatever is not named does not matter.
 #[derive(Clone, Debug)]
 pub struct JobFilter {
     /// Whose jobs.
-    pub tenant: TenantId,
+    pub scope: Scope,
     /// In one of these states.
     pub states: Vec<State>,
     /// In this queue.
@@ -28,10 +65,10 @@ pub struct JobFilter {
 }
 
 impl JobFilter {
-    /// All jobs of a tenant.
-    pub fn of(tenant: TenantId) -> Self {
+    /// All jobs of a tenant, or of every one.
+    pub fn of(scope: impl Into<Scope>) -> Self {
         Self {
-            tenant,
+            scope: scope.into(),
             states: Vec::new(),
             queue: None,
             kind: None,
@@ -44,7 +81,7 @@ impl JobFilter {
     /// Does the job have all that is asked for?
     pub(crate) fn matches(&self, job: &Job) -> bool {
         let spec = &job.spec;
-        spec.tenant == self.tenant
+        self.scope.admits(&spec.tenant)
             && (self.states.is_empty() || self.states.contains(&job.state))
             && self.queue.as_ref().is_none_or(|queue| *queue == spec.queue)
             && self.kind.as_ref().is_none_or(|kind| *kind == spec.kind)
@@ -116,7 +153,7 @@ impl Cursor {
 #[derive(Clone, Debug)]
 pub struct LetterFilter {
     /// Whose letters.
-    pub tenant: TenantId,
+    pub scope: Scope,
     /// What became of them; any, if nothing is said.
     pub state: Option<LetterState>,
 }
@@ -147,6 +184,13 @@ pub struct Listens {
     pub tenant: Option<TenantId>,
 }
 
+impl Listens {
+    /// Is it for the jobs of everybody, or of a tenant that the scope may see?
+    pub(crate) fn is_seen_by(&self, scope: &Scope) -> bool {
+        self.tenant.as_ref().is_none_or(|tenant| scope.admits(tenant))
+    }
+}
+
 /// Everything that says why a job is not running, as one look finds it.
 #[derive(Clone, Debug)]
 pub struct Standing {
@@ -165,7 +209,7 @@ pub struct Standing {
     /// How many jobs of its queue and tenant that can be claimed come before it, counted up to
     /// [`Standing::BEFORE_MAX`].
     pub before: u64,
-    /// How many jobs of its queue are held, and for how long they have run on average.
+    /// How many jobs of its queue run that the scope may see, and for how long on average.
     pub running: Option<(u64, Duration)>,
 }
 
@@ -287,6 +331,16 @@ pub struct Pruned {
     pub more: bool,
 }
 
+/// A part of the feed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Feed {
+    /// What the scope may see of it, in the order of the store.
+    pub events: Vec<FeedEvent>,
+    /// The last event that was looked at, whosever it is: the next part begins after it. It is where the part began if
+    /// there is nothing newer.
+    pub upto: u64,
+}
+
 /// One event of the feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedEvent {
@@ -299,6 +353,14 @@ pub struct FeedEvent {
     /// The event as the log keeps it: an array, if it is part of a job's history; an object, if it tells
     /// what became of an enqueue of a user's own transaction that made no job, or if it is a note.
     pub line: String,
+}
+
+impl FeedEvent {
+    /// The event, if it is part of a job's history; none for notes and results of the inbox. A creation is told without
+    /// what was asked for, which stands in the job's row: its fact is plain.
+    pub fn event(&self) -> Option<Event> {
+        log::decode_alone(&self.line, self.at)
+    }
 }
 
 /// What became of an enqueue of a user's own transaction that made no job.

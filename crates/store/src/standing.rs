@@ -11,7 +11,7 @@ use windlass_kernel::{
 };
 
 use crate::{
-    read::{Holder, Listens, Standing},
+    read::{Holder, Listens, Scope, Standing},
     rules::{HeldParts, Known, Rulebook},
 };
 
@@ -39,13 +39,15 @@ pub(crate) struct HeldJob {
 }
 
 impl Seen {
-    /// What it comes to.
-    pub(crate) fn standing(self, now: Timestamp) -> Standing {
-        let Self { job, lane, book, held, before, listening } = self;
+    /// What it comes to, in the eyes of this scope: whatever is held counts, and only what it may see is named.
+    pub(crate) fn standing(self, scope: &Scope, now: Timestamp) -> Standing {
+        let Self { job, lane, book, mut held, before, mut listening } = self;
         let mut parts = HeldParts::default();
         for row in &held {
             parts.add(&book.rules, (&row.queue, &row.tenant, &row.kind, row.lane), 1);
         }
+        held.retain(|row| scope.admits(&row.tenant));
+        listening.retain(|(_, listens)| listens.is_seen_by(scope));
         let spec = &job.spec;
         let head = Head {
             queue: &spec.queue,

@@ -54,7 +54,7 @@ fn check_kept(test: &FileStore, number: u128, state: State) {
     let job = test.job(JobId::from_u128(number));
     if job.state != state {
         assert!(!state.is_end(), "job {number} was {state}, and is {}", job.state);
-        let events = test.wait(test.store.events(job.id));
+        let events = test.wait(test.store.events(&Scope::Every, job.id));
         let was_there = events.iter().any(|event| event.to == state);
         assert!(was_there, "job {number} was never {state}, and is {}", job.state);
     }

@@ -199,7 +199,7 @@ fn a_row_that_contradicts_the_rules_fails_its_batch_alone() {
     assert_eq!(error.code(), "STORE_CONTRADICTION", "{error:?}");
     shell.execute_batch("DELETE FROM log WHERE id = 3").unwrap();
     test.enqueue(3, plain());
-    let events = test.wait(test.store.events(JobId::from_u128(3)));
+    let events = test.wait(test.store.events(&Scope::Every, JobId::from_u128(3)));
     assert_eq!(events.len(), 1);
 }
 
@@ -208,7 +208,7 @@ fn a_row_that_cannot_be_read_stops_the_store() {
     let test = FileStore::new();
     let id = test.enqueue(1, plain());
     test.sql().execute("UPDATE jobs SET rest = 'no json'", []).unwrap();
-    let read = test.runtime.block_on(test.store.job(id)).unwrap_err();
+    let read = test.runtime.block_on(test.store.job(&Scope::Every, id)).unwrap_err();
     assert_eq!(read.code(), "STORE_DAMAGED", "{read}");
     let asked = test.store.commit(vec![write(enqueue(1, plain()))].into());
     let error = test.runtime.block_on(asked).unwrap_err();

@@ -27,7 +27,10 @@ use windlass_kernel::{
     },
     schedule::{Action, CatchUp, Overlap, ScheduleSpec, When},
 };
-use windlass_store::{Write, read::InboxOutcome};
+use windlass_store::{
+    Write,
+    read::{InboxOutcome, Scope},
+};
 use windlass_testkit::postgres::Cluster;
 
 /// The newest migration of each database.
@@ -175,7 +178,10 @@ fn make(home: Arc<dyn Home>) {
     test.write(on_schedule(schedule)).unwrap();
     test.write(on_schedule(Action::Pause { reason: Some("a holiday".to_owned()) })).unwrap();
     put(&*test.home, 13, NewJob { payload: payload("[ 13 ]"), ..with_order_key() });
-    assert_eq!(test.wait(test.store.inbox_result(id(13))).unwrap().existing, Some(id(1)));
+    assert_eq!(
+        test.wait(test.store.inbox_result(&Scope::Every, id(13))).unwrap().existing,
+        Some(id(1))
+    );
     put(&*test.close(), 12, with_everything());
 }
 
@@ -297,38 +303,42 @@ fn check_read(test: &TestStore, version: u32, left_in: impl Fn(State) -> State) 
         let id = JobId::from_u128(number);
         let job = test.job(id);
         assert_eq!(job.state, left_in(state), "job {number}");
-        let events = test.wait(test.store.events(id));
+        let events = test.wait(test.store.events(&Scope::Every, id));
         assert_eq!(events.len() as u64, job.version, "job {number}");
         let folded = windlass_kernel::fold(&events).unwrap();
         assert_eq!((folded.state, folded.settles), (job.state, job.settles), "job {number}");
     }
-    let counts = test.wait(test.store.counts());
+    let counts = test.wait(test.store.counts(&Scope::Every));
     assert_eq!(counts.iter().map(|it| it.2).sum::<u64>(), JOBS.len() as u64);
     let waited = test.job(JobId::from_u128(12)).spec;
     let asked = Fingerprint::of_request(&with_everything());
     assert!(asked.differs_from(&Fingerprint::of_job(&waited)).is_empty());
     assert_eq!((waited.trace_id.as_str(), waited.parent), ("trace-12", Some(JobId::from_u128(3))));
-    let conflict = test.wait(test.store.inbox_result(JobId::from_u128(13))).unwrap();
+    let conflict = test.wait(test.store.inbox_result(&Scope::Every, JobId::from_u128(13))).unwrap();
     assert_eq!(
         (conflict.outcome, conflict.payload.as_deref()),
         (InboxOutcome::Conflict, Some("[ 13 ]"))
     );
-    let payload = |number| test.wait(test.store.payload(JobId::from_u128(number))).unwrap();
+    let payload =
+        |number| test.wait(test.store.payload(&Scope::Every, JobId::from_u128(number))).unwrap();
     assert_eq!(payload(1), "{\"big\": 3544790567247868102,  \"spaced\": true}");
     assert_eq!(payload(3).len(), 1002);
-    let output = test.wait(test.store.outputs(JobId::from_u128(4))).remove(0);
+    let output = test.wait(test.store.outputs(&Scope::Every, JobId::from_u128(4))).remove(0);
     assert_eq!(output.result.as_deref(), Some("{ \"sent\": 1 }"));
     assert_eq!(output.stats.as_deref(), Some("{ \"ms\": 12 }"));
-    let said = test.wait(test.store.progress(JobId::from_u128(3)));
+    let said = test.wait(test.store.progress(&Scope::Every, JobId::from_u128(3)));
     assert_eq!(said.map(|it| it.value), (version >= 3).then(|| PROGRESS.to_owned()));
     let found = test.wait(test.store.schedules(&tenant(), None, 10));
     let specs: Vec<ScheduleSpec> = found.iter().map(|found| (*found.spec).clone()).collect();
     assert_eq!(specs, if version >= 5 { vec![schedule()] } else { Vec::new() });
     assert!(found.iter().all(|found| found.pause.is_some() && found.next_at.is_some()));
     let letter = test.job(JobId::from_u128(8)).dlq_id.unwrap();
-    assert_eq!(test.wait(test.store.letter(letter)).unwrap().failure.code, "NO_SUCH_USER");
-    assert_eq!(test.wait(test.store.approvals(letter)).len(), 1);
-    assert!(!test.wait(test.store.feed(0, 1000)).is_empty());
+    assert_eq!(
+        test.wait(test.store.letter(&Scope::Every, letter)).unwrap().failure.code,
+        "NO_SUCH_USER"
+    );
+    assert_eq!(test.wait(test.store.approvals(&Scope::Every, letter)).len(), 1);
+    assert!(!test.wait(test.store.feed(&Scope::Every, 0, 1000)).events.is_empty());
 }
 
 /// Every job that is not at an end can be brought to one.

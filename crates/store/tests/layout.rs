@@ -84,13 +84,15 @@ fn a_log_row_with_few_living_lines_is_thinned_and_they_keep_their_numbers() {
     for granted in granted {
         test.op(settle(granted.job.id, granted.job.epoch, succeeded())).unwrap();
     }
-    let before: Vec<_> = [last.id, waits].map(|id| test.wait(test.store.events(id))).into();
+    let before: Vec<_> =
+        [last.id, waits].map(|id| test.wait(test.store.events(&Scope::Every, id))).into();
     let size = "SELECT sum(length(events)) FROM log";
     let (bytes, numbers) = (count(&test, size), event_numbers(&test, last.id));
     test.pass(DAY);
     assert_eq!(prune(&test), 9);
     assert!(count(&test, size) * 3 < bytes, "{} of {bytes} bytes are left", count(&test, size));
-    let after: Vec<_> = [last.id, waits].map(|id| test.wait(test.store.events(id))).into();
+    let after: Vec<_> =
+        [last.id, waits].map(|id| test.wait(test.store.events(&Scope::Every, id))).into();
     assert_eq!((after, event_numbers(&test, last.id)), (before, numbers));
     assert_eq!(count(&test, "SELECT count(*) FROM pruned"), 1, "only what the last row speaks of");
     test.op(settle(last.id, last.epoch, succeeded())).unwrap();

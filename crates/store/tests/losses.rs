@@ -70,7 +70,7 @@ fn many_crashes_in_a_row_raise_no_alarm_and_lose_nothing() {
         std::thread::sleep(std::time::Duration::from_millis(round * 7));
         drop(child);
         let test = FileStore::open(&path).unwrap();
-        let jobs: u64 = test.wait(test.store.counts()).iter().map(|it| it.2).sum();
+        let jobs: u64 = test.wait(test.store.counts(&Scope::Every)).iter().map(|it| it.2).sum();
         assert!(jobs >= 10 * round, "only {jobs} jobs after round {round}");
         assert_eq!(test.store_incarnation(), 0, "a crash was taken for a copy");
     }

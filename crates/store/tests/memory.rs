@@ -33,8 +33,8 @@ fn each_store_is_one_of_its_own_and_leaves_nothing() {
     let (one, other) = (in_memory(false), in_memory(false));
     let enqueued = one.commit(vec![write(enqueue(1, plain()))].into());
     runtime.block_on(enqueued).unwrap().remove(0).unwrap();
-    assert!(runtime.block_on(one.job(JobId::from_u128(1))).unwrap().is_some());
-    assert!(runtime.block_on(other.job(JobId::from_u128(1))).unwrap().is_none());
+    assert!(runtime.block_on(one.job(&Scope::Every, JobId::from_u128(1))).unwrap().is_some());
+    assert!(runtime.block_on(other.job(&Scope::Every, JobId::from_u128(1))).unwrap().is_none());
     // It has no file, and what is sorted gets none.
     let connection = one.connect().unwrap();
     assert_eq!(connection.path(), Some(""));
@@ -81,13 +81,13 @@ fn many_readers_and_writers_at_once_hear_of_no_lock() {
                 let since = Instant::now();
                 match reader % 3 {
                     0 => drop(store.open_jobs().await.unwrap()),
-                    1 => drop(store.feed(0, 1_000).await.unwrap()),
+                    1 => drop(store.feed(&Scope::Every, 0, 1_000).await.unwrap()),
                     _ => {
                         let all = Cursor { from: None, limit: 100 };
                         drop(store.jobs(JobFilter::of(tenant()), all).await.unwrap());
                     }
                 }
-                let counts = store.counts().await.unwrap();
+                let counts = store.counts(&Scope::Every).await.unwrap();
                 waits.push(since.elapsed());
                 seen = counts.into_iter().map(|(_, _, jobs)| jobs).sum();
             }
@@ -134,7 +134,8 @@ fn among_users_who_write_all_the_time_everybody_has_a_turn() {
                 test.enqueue(number, plain());
             })
         });
-        let reads = scope.spawn(|| slowest_of(|_| drop(test.wait(test.store.counts()))));
+        let reads =
+            scope.spawn(|| slowest_of(|_| drop(test.wait(test.store.counts(&Scope::Every)))));
         for one in users.into_iter().chain([commits, reads]) {
             let waited = one.join().unwrap();
             assert!(waited < WAIT_MAX, "somebody waited for {waited:?}");
@@ -183,7 +184,7 @@ fn a_connection_of_the_store_takes_a_users_transaction_in_memory_and_in_a_file()
     let runtime = runtime(1);
     for store in [in_memory(false), in_memory(true), in_a_file] {
         enqueue_own(&store, 1, plain());
-        let job = runtime.block_on(store.job(JobId::from_u128(1))).unwrap();
+        let job = runtime.block_on(store.job(&Scope::Every, JobId::from_u128(1))).unwrap();
         assert!(job.is_some());
         let orders = "SELECT count(*) FROM orders";
         let count = store.connect().unwrap().query_row(orders, [], |row| row.get::<_, u64>(0));

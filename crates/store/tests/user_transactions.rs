@@ -51,11 +51,11 @@ fn count(test: &FileStore, table: &str) -> u64 {
 }
 
 fn result(test: &FileStore, number: u128) -> Option<InboxResult> {
-    test.wait(test.store.inbox_result(JobId::from_u128(number)))
+    test.wait(test.store.inbox_result(&Scope::Every, JobId::from_u128(number)))
 }
 
 fn find(test: &FileStore, number: u128) -> Option<windlass_kernel::Job> {
-    test.wait(test.store.job(JobId::from_u128(number)))
+    test.wait(test.store.job(&Scope::Every, JobId::from_u128(number)))
 }
 
 fn with_key(key: &str, new: NewJob) -> NewJob {
@@ -67,7 +67,7 @@ fn with_key(key: &str, new: NewJob) -> NewJob {
 /// Waits until the store has so many jobs, and writes nothing meanwhile.
 fn wait_for_jobs(test: &FileStore, jobs: u64) {
     let since = Instant::now();
-    while test.wait(test.store.counts()).iter().map(|it| it.2).sum::<u64>() < jobs {
+    while test.wait(test.store.counts(&Scope::Every)).iter().map(|it| it.2).sum::<u64>() < jobs {
         assert!(since.elapsed() < Duration::from_secs(10), "nobody has noticed");
         thread::sleep(Duration::from_millis(5));
     }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use windlass::{
-    Context, HandlerResult, State, Work,
+    Context, HandlerResult, Scope, State, Work,
     faults::{Fault, Faults},
     job, testing,
 };
@@ -37,7 +37,7 @@ async fn main() -> HandlerResult {
     let ended = engine.wait(reminder.id).await?;
     println!("{} in attempt {}", ended.job.state, ended.result::<u32>()?);
 
-    let events = engine.store().events(reminder.id).await?;
+    let events = engine.store().events(&Scope::Every, reminder.id).await?;
     let causes: Vec<&str> = events.iter().map(|event| event.cause.as_str()).collect();
     println!("{}", causes.join(" → "));
     assert!(faults.is_spent() && real.elapsed() < Duration::from_secs(60));

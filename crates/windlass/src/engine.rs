@@ -21,7 +21,9 @@ use windlass_kernel::{
     TenantId, Timestamp, TraceId, WorkerId,
     ops::{Cancel, Enqueue, Requeue, Rerun, RetryNow},
 };
-use windlass_store::{self as store, Reply, Store, Write, rusqlite, sqlite::EnqueueInError};
+use windlass_store::{
+    self as store, Reply, Store, Write, read::Scope, rusqlite, sqlite::EnqueueInError,
+};
 
 use self::{local::Local, open::Opened, store_clock::StoreClock, wait::Ends};
 pub use self::{progress::Progress, wait::Ended};
@@ -311,8 +313,7 @@ impl Engine {
 
     /// A job as it stands.
     pub async fn job(&self, id: JobId) -> Result<Job, Error> {
-        let job = self.inner.store.job(id).await?;
-        job.filter(|job| job.spec.tenant == self.tenant).ok_or(Error::NoJob(id))
+        self.inner.store.job(&self.scope(), id).await?.ok_or(Error::NoJob(id))
     }
 
     /// Waits until the job is at its end, and gives back how it ended.
@@ -320,7 +321,7 @@ impl Engine {
     /// In the process whose worker runs the job the answer comes at once, elsewhere within half a second. While the
     /// store is away it waits for that, too: give it a time-out if you cannot.
     pub async fn wait(&self, id: JobId) -> Result<Ended, Error> {
-        wait::wait(&self.inner, &self.tenant, id).await
+        wait::wait(&self.inner, &self.scope(), id).await
     }
 
     /// How far the handler of a job said it had come, if it did. The last word of an attempt stands until the next
@@ -337,7 +338,7 @@ impl Engine {
     /// ```
     pub async fn progress(&self, id: JobId) -> Result<Option<Progress>, Error> {
         self.job(id).await?;
-        Ok(self.inner.store.progress(id).await?.map(Progress::from))
+        Ok(self.inner.store.progress(&self.scope(), id).await?.map(Progress::from))
     }
 
     /// Asks a job to stop. One that runs may clean up first, for the usual grace period; any other is
@@ -421,6 +422,11 @@ impl Engine {
 
     fn write(&self, op: impl Into<Op>) -> Write {
         Write::Op { tenant: self.tenant.clone(), op: op.into() }
+    }
+
+    /// What it may see: the things of its tenant.
+    pub(crate) fn scope(&self) -> Scope {
+        Scope::Of(self.tenant.clone())
     }
 
     /// The tenant whose jobs it is for.

@@ -25,7 +25,7 @@ use crate::Ids;
 /// use std::sync::Arc;
 /// use windlass::{Committer, Ids, clock, committer::Config, enqueue_in, rusqlite};
 /// use windlass_kernel::{Actor, Kind, Payload, Principal, State, TenantId, ops::NewJob};
-/// use windlass_store::{Store, sqlite::{Options, Sqlite}};
+/// use windlass_store::{Store, read::Scope, sqlite::{Options, Sqlite}};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let runtime = tokio::runtime::Runtime::new()?;
@@ -54,7 +54,7 @@ use crate::Ids;
 /// transaction.commit()?;
 /// handle.wake();
 ///
-/// let job = store.job(job_id).await?.expect("it was committed");
+/// let job = store.job(&Scope::Every, job_id).await?.expect("it was committed");
 /// assert_eq!(job.state, State::Queued);
 /// # Ok(())
 /// # }

@@ -75,7 +75,7 @@ pub use windlass_kernel::{
 };
 #[cfg(feature = "postgres")]
 pub use windlass_store::postgres::tokio_postgres;
-pub use windlass_store::{rusqlite, sqlite::EnqueueInError};
+pub use windlass_store::{read::Scope, rusqlite, sqlite::EnqueueInError};
 pub use worker::{
     BoxError, BoxFuture, Context, Fence, Handler, HandlerResult, IntoOutcome, Middleware, Next,
     Outcome, Report, Stop, Worker, WorkerBuilder,

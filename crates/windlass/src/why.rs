@@ -133,9 +133,8 @@ impl Engine {
     /// # }
     /// ```
     pub async fn why(&self, id: JobId) -> Result<Why, Error> {
-        let standing = self.store().standing(id).await?;
-        let mine = standing.filter(|it| it.job.spec.tenant == *self.tenant_id());
-        Ok(Why::of(&mine.ok_or(Error::NoJob(id))?))
+        let standing = self.store().standing(&self.scope(), id).await?;
+        Ok(Why::of(&standing.ok_or(Error::NoJob(id))?))
     }
 }
 

@@ -13,6 +13,7 @@ use windlass_kernel::{
 };
 use windlass_store::{
     Reply, Store, Write,
+    read::Scope,
     sqlite::{Options, Sqlite},
 };
 
@@ -74,10 +75,10 @@ async fn many_callers_share_transactions_and_each_job_is_there() {
     assert!(matches!(late, Err(SubmitError::Closed)));
 
     assert_eq!(made.len(), CALLERS * EACH);
-    let counts = store.counts().await.unwrap();
+    let counts = store.counts(&Scope::Every).await.unwrap();
     assert_eq!(counts, [("default".to_owned(), "queued".to_owned(), made.len() as u64)]);
     for id in made.iter().step_by(97) {
-        assert_eq!(store.job(*id).await.unwrap().unwrap().state, State::Queued);
+        assert_eq!(store.job(&Scope::Every, *id).await.unwrap().unwrap().state, State::Queued);
     }
     let commits = commits(&path);
     assert!(commits * 4 < made.len(), "{commits} commits for {} writes", made.len());

@@ -16,13 +16,14 @@ use super::{
     load::{id_of, number, text_of, time_of},
     log_rows::{Block, LogRows},
     pipeline::{Ask, run, run_one},
+    read::whose,
     types::{Time, Uuid},
 };
 pub(super) use crate::inbox::ROWS_MAX;
 use crate::{
     Error, Reply, Write,
     inbox::{Request, Without, read_op},
-    read::{InboxOutcome, InboxResult},
+    read::{InboxOutcome, InboxResult, Scope},
 };
 
 /// An enqueue was not put into the inbox. Nothing was written.
@@ -283,14 +284,16 @@ const RESULT: &str = "
     SELECT feed.first + r.place, r.tenant, r.asked_at, r.at, r.outcome, r.existing, r.code, r.why, r.op,
         r.payload
     FROM inbox_results r JOIN feed ON feed.seq = r.seq
-    WHERE r.job_id = $1 ORDER BY 1 LIMIT 1";
+    WHERE r.job_id = $1 AND ($2::text IS NULL OR r.tenant = $2) ORDER BY 1 LIMIT 1";
 
 /// What became of an enqueue that made no job, by the id that was given.
 pub(super) async fn read_result(
     client: &ClientWrapper,
+    scope: &Scope,
     id: JobId,
 ) -> PgResult<Option<InboxResult>> {
-    let rows = run(client, &[Ask::new(RESULT).with(Uuid(id.as_u128()))]).await?.remove(0);
+    let ask = Ask::new(RESULT).with(Uuid(id.as_u128())).with(whose(scope));
+    let rows = run_one(client, ask).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     let outcome = InboxOutcome::parse(row.try_get(4)?);
     Ok(Some(InboxResult {

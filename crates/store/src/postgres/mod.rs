@@ -52,7 +52,7 @@ use tokio::time::timeout;
 pub use tokio_postgres;
 use windlass_kernel::{
     About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Rule, Schedule,
-    ScheduleName, TenantId, Timestamp, WorkerId,
+    ScheduleName, TaskId, TenantId, Timestamp, WorkerId,
 };
 
 pub use self::{
@@ -73,8 +73,8 @@ use crate::{
     Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
     news::Sooner,
     read::{
-        Cursor, Due, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
-        Progress, Pruned, SessionView, Standing, StoredFollowUp,
+        Cursor, Due, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output,
+        Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp,
     },
 };
 
@@ -250,59 +250,82 @@ impl Store for Postgres {
         })
     }
 
-    fn job(&self, id: JobId) -> StoreFuture<'_, Option<Job>> {
+    fn job(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Job>> {
+        let scope = scope.clone();
         self.ask(move |inner| async move {
             inner
                 .read_of(id, Option::is_none, async move |client| {
-                    Ok(read::read_job(client, id).await?.map(|loaded| loaded.job))
+                    Ok(read::read_job(client, &scope, id).await?.map(|loaded| loaded.job))
                 })
                 .await
         })
     }
 
-    fn payload(&self, id: JobId) -> StoreFuture<'_, Option<String>> {
+    fn newest_of_task(&self, scope: &Scope, task: &TaskId) -> StoreFuture<'_, Option<Job>> {
+        let (scope, task) = (scope.clone(), task.clone());
+        self.ask(move |inner| async move {
+            let read =
+                async move |it: &ClientWrapper| read::read_newest_of_task(it, &scope, &task).await;
+            inner.with_client(read).await
+        })
+    }
+
+    fn payload(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<String>> {
+        let scope = scope.clone();
         self.ask(move |inner| async move {
             inner
-                .read_of(id, Option::is_none, async move |it| read::read_payload(it, id).await)
+                .read_of(id, Option::is_none, async move |it| {
+                    read::read_payload(it, &scope, id).await
+                })
                 .await
         })
     }
 
-    fn outputs(&self, id: JobId) -> StoreFuture<'_, Vec<Output>> {
+    fn outputs(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Output>> {
+        let scope = scope.clone();
         self.ask(move |inner| async move {
-            inner.with_client(async move |it| read::read_outputs(it, id).await).await
+            inner.with_client(async move |it| read::read_outputs(it, &scope, id).await).await
         })
     }
 
-    fn progress(&self, id: JobId) -> StoreFuture<'_, Option<Progress>> {
+    fn progress(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Progress>> {
+        let scope = scope.clone();
         self.ask(move |inner| async move {
-            inner.with_client(async move |it| read::read_progress(it, id).await).await
+            inner.with_client(async move |it| read::read_progress(it, &scope, id).await).await
         })
     }
 
-    fn events(&self, id: JobId) -> StoreFuture<'_, Vec<Event>> {
-        self.ask(move |inner| async move {
-            inner.read_of(id, Vec::is_empty, async move |it| read::read_events(it, id).await).await
-        })
-    }
-
-    fn attempts(&self, id: JobId) -> StoreFuture<'_, Vec<Attempt>> {
+    fn events(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Event>> {
+        let scope = scope.clone();
         self.ask(move |inner| async move {
             inner
-                .read_of(id, Vec::is_empty, async move |it| read::read_attempts(it, id).await)
+                .read_of(id, Vec::is_empty, async move |it| read::read_events(it, &scope, id).await)
                 .await
         })
     }
 
-    fn letter(&self, id: DlqId) -> StoreFuture<'_, Option<DeadLetter>> {
+    fn attempts(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Attempt>> {
+        let scope = scope.clone();
         self.ask(move |inner| async move {
-            inner.with_client(async move |it| load::load_letter(it, id).await).await
+            inner
+                .read_of(id, Vec::is_empty, async move |it| {
+                    read::read_attempts(it, &scope, id).await
+                })
+                .await
         })
     }
 
-    fn approvals(&self, id: DlqId) -> StoreFuture<'_, Vec<Approval>> {
+    fn letter(&self, scope: &Scope, id: DlqId) -> StoreFuture<'_, Option<DeadLetter>> {
+        let scope = scope.clone();
         self.ask(move |inner| async move {
-            inner.with_client(async move |it| read::read_approvals(it, id).await).await
+            inner.with_client(async move |it| read::read_letter(it, &scope, id).await).await
+        })
+    }
+
+    fn approvals(&self, scope: &Scope, id: DlqId) -> StoreFuture<'_, Vec<Approval>> {
+        let scope = scope.clone();
+        self.ask(move |inner| async move {
+            inner.with_client(async move |it| read::read_approvals(it, &scope, id).await).await
         })
     }
 
@@ -330,15 +353,19 @@ impl Store for Postgres {
         })
     }
 
-    fn oldest_ready(&self) -> StoreFuture<'_, Vec<OldestReady>> {
+    fn oldest_ready(&self, scope: &Scope) -> StoreFuture<'_, Vec<OldestReady>> {
+        let scope = scope.clone();
         self.ask(move |inner| async move {
-            inner.with_client(async move |client| read::read_oldest_ready(client).await).await
+            inner
+                .with_client(async move |client| read::read_oldest_ready(client, &scope).await)
+                .await
         })
     }
 
-    fn feed(&self, after: u64, rows: u32) -> StoreFuture<'_, Vec<FeedEvent>> {
+    fn feed(&self, scope: &Scope, after: u64, rows: u32) -> StoreFuture<'_, Feed> {
+        let scope = scope.clone();
         self.ask(move |inner| async move {
-            inner.with_client(async move |it| read::read_feed(it, after, rows).await).await
+            inner.with_client(async move |it| read::read_feed(it, &scope, after, rows).await).await
         })
     }
 
@@ -387,10 +414,13 @@ impl Store for Postgres {
         })
     }
 
-    fn inbox_result(&self, id: JobId) -> StoreFuture<'_, Option<InboxResult>> {
+    fn inbox_result(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<InboxResult>> {
+        let scope = scope.clone();
         self.ask(move |inner| async move {
             inner
-                .read_of(id, Option::is_none, async move |it| inbox::read_result(it, id).await)
+                .read_of(id, Option::is_none, async move |it| {
+                    inbox::read_result(it, &scope, id).await
+                })
                 .await
         })
     }
@@ -399,9 +429,10 @@ impl Store for Postgres {
         self.ask(move |inner| async move { inner.prune(&retention, max).await })
     }
 
-    fn counts(&self) -> StoreFuture<'_, Vec<(String, String, u64)>> {
+    fn counts(&self, scope: &Scope) -> StoreFuture<'_, Vec<(String, String, u64)>> {
+        let scope = scope.clone();
         self.ask(move |inner| async move {
-            inner.with_client(async move |client| read::read_counts(client).await).await
+            inner.with_client(async move |client| read::read_counts(client, &scope).await).await
         })
     }
 
@@ -476,10 +507,11 @@ impl Store for Postgres {
         self.ask(|inner| async move { Ok(inner.with_client(read).await?.rules.to_vec()) })
     }
 
-    fn standing(&self, id: JobId) -> StoreFuture<'_, Option<Standing>> {
+    fn standing(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Standing>> {
+        let scope = scope.clone();
         self.ask(move |inner| async move {
             let clock = inner.clock.as_ref().map(|clock| clock());
-            let look = standing::Look { id, clock, presence_class: inner.presence_class() };
+            let look = standing::Look { scope, id, clock, presence_class: inner.presence_class() };
             inner.read_of(id, Option::is_none, async move |it| look.read(it).await).await
         })
     }

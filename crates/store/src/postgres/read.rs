@@ -5,15 +5,15 @@ use std::sync::Arc;
 use deadpool_postgres::ClientWrapper;
 use tokio_postgres::Row;
 use windlass_kernel::{
-    Approval, Attempt, DeadLetter, DlqId, Epoch, Event, Job, JobId, Payload, Spec, TenantId,
-    Timestamp, letter::ApprovalStep,
+    Approval, Attempt, DeadLetter, DlqId, Epoch, Event, Job, JobId, Payload, Spec, TaskId,
+    TenantId, Timestamp, letter::ApprovalStep,
 };
 
 use super::{
     Failure, PgResult,
     load::{
-        Loaded, id_of, job_columns, job_of, job_tables, json_of, number, number_32, text_of,
-        time_of,
+        Loaded, id_of, job_columns, job_of, job_tables, json_of, load_letter, number, number_32,
+        text_of, time_of,
     },
     pipeline::{Ask, run_one},
     types::{Time, Uuid, signed},
@@ -21,17 +21,54 @@ use super::{
 use crate::{
     Error, log,
     read::{
-        Cursor, FeedEvent, JobFilter, LetterFilter, OldestReady, Output, Page, Position, Progress,
-        SessionView, StoredFollowUp,
+        Cursor, Feed, FeedEvent, JobFilter, LetterFilter, OldestReady, Output, Page, Position,
+        Progress, Scope, SessionView, StoredFollowUp,
     },
 };
 
 const JOB: &str = concat!("SELECT ", job_columns!(), job_tables!(), "WHERE j.id = $1");
 
 /// The job of this id, with the lease that its session gives it.
-pub(super) async fn read_job(client: &ClientWrapper, id: JobId) -> PgResult<Option<Loaded>> {
+pub(super) async fn read_job(
+    client: &ClientWrapper,
+    scope: &Scope,
+    id: JobId,
+) -> PgResult<Option<Loaded>> {
     let rows = run_one(client, Ask::new(JOB).with(Uuid(id.as_u128()))).await?;
-    rows.first().map(job_of).transpose()
+    let loaded = rows.first().map(job_of).transpose()?;
+    Ok(loaded.filter(|loaded| scope.admits(&loaded.job.spec.tenant)))
+}
+
+/// The tenant of a scope as statements compare it: null admits all.
+pub(super) fn whose(scope: &Scope) -> Option<String> {
+    scope.word().map(str::to_owned)
+}
+
+/// The newest of a task, tenant by tenant. Served by the index `jobs_task`.
+const OF_TASK: &str = "
+    SELECT (SELECT id FROM jobs WHERE tenant = t.tenant AND task_id = $2 ORDER BY attempt DESC LIMIT 1)
+    FROM (SELECT DISTINCT tenant FROM job_groups WHERE $1::text IS NULL OR tenant = $1) AS t";
+
+/// The job of a task with the highest attempt.
+pub(super) async fn read_newest_of_task(
+    client: &ClientWrapper,
+    scope: &Scope,
+    task: &TaskId,
+) -> PgResult<Option<Job>> {
+    let ask = Ask::new(OF_TASK).with(whose(scope)).with(task.as_str().to_owned());
+    let mut ids: Vec<JobId> = Vec::new();
+    for row in run_one(client, ask).await? {
+        ids.extend(row.try_get::<_, Option<Uuid>>(0)?.map(|id| JobId::from_u128(id.0)));
+    }
+    // A job that named no task is the first of its own.
+    ids.extend(task.as_str().parse::<JobId>().ok());
+    let mut newest: Option<Job> = None;
+    for id in ids {
+        let job = read_job(client, scope, id).await?.map(|loaded| loaded.job);
+        let job = job.filter(|job| job.spec.task_id == *task);
+        newest = newest.into_iter().chain(job).max_by_key(|job| (job.attempt, job.id));
+    }
+    Ok(newest)
 }
 
 /// In the order of its chain: each row that speaks of it is later than the one before.
@@ -40,8 +77,13 @@ const LOG_ROWS: &str = "
     WHERE seq = ANY(ARRAY(SELECT seq FROM job_log WHERE id = $1) || $2::bigint[])";
 
 /// The history of a job, in order.
-pub(super) async fn read_events(client: &ClientWrapper, id: JobId) -> PgResult<Vec<Event>> {
-    let Some(Loaded { job, place }) = read_job(client, id).await? else { return Ok(Vec::new()) };
+pub(super) async fn read_events(
+    client: &ClientWrapper,
+    scope: &Scope,
+    id: JobId,
+) -> PgResult<Vec<Event>> {
+    let found = read_job(client, scope, id).await?;
+    let Some(Loaded { job, place }) = found else { return Ok(Vec::new()) };
     let inline: Vec<i64> = place.history.log_ids().map(signed).collect();
     let ask = Ask::new(LOG_ROWS).with(Uuid(id.as_u128())).with(inline);
     let mut events = Vec::new();
@@ -68,12 +110,18 @@ fn add_events(
     Ok(())
 }
 
-const OUTPUTS: &str =
-    "SELECT attempt, result, remaining, stats FROM outputs WHERE id = $1 ORDER BY attempt";
+const OUTPUTS: &str = "
+    SELECT o.attempt, o.result, o.remaining, o.stats FROM outputs o JOIN jobs j ON j.id = o.id
+    WHERE o.id = $1 AND ($2::text IS NULL OR j.tenant = $2) ORDER BY o.attempt";
 
 /// What handlers gave back, by attempt.
-pub(super) async fn read_outputs(client: &ClientWrapper, id: JobId) -> PgResult<Vec<Output>> {
-    let rows = run_one(client, Ask::new(OUTPUTS).with(Uuid(id.as_u128()))).await?;
+pub(super) async fn read_outputs(
+    client: &ClientWrapper,
+    scope: &Scope,
+    id: JobId,
+) -> PgResult<Vec<Output>> {
+    let ask = Ask::new(OUTPUTS).with(Uuid(id.as_u128())).with(whose(scope));
+    let rows = run_one(client, ask).await?;
     let output = |row: &Row| {
         Ok(Output {
             attempt: number_32(row, 0)?,
@@ -85,11 +133,18 @@ pub(super) async fn read_outputs(client: &ClientWrapper, id: JobId) -> PgResult<
     rows.iter().map(output).collect()
 }
 
-const PROGRESS: &str = "SELECT epoch, at, value FROM progress WHERE id = $1";
+const PROGRESS: &str = "
+    SELECT p.epoch, p.at, p.value FROM progress p JOIN jobs j ON j.id = p.id
+    WHERE p.id = $1 AND ($2::text IS NULL OR j.tenant = $2)";
 
 /// How far the handler of a job said it had come.
-pub(super) async fn read_progress(client: &ClientWrapper, id: JobId) -> PgResult<Option<Progress>> {
-    let rows = run_one(client, Ask::new(PROGRESS).with(Uuid(id.as_u128()))).await?;
+pub(super) async fn read_progress(
+    client: &ClientWrapper,
+    scope: &Scope,
+    id: JobId,
+) -> PgResult<Option<Progress>> {
+    let ask = Ask::new(PROGRESS).with(Uuid(id.as_u128())).with(whose(scope));
+    let rows = run_one(client, ask).await?;
     let progress = |row: &Row| {
         let epoch = Epoch::new(number(row, 0)?);
         Ok(Progress { epoch, at: time_of(row, 1)?, value: row.try_get(2)? })
@@ -98,9 +153,13 @@ pub(super) async fn read_progress(client: &ClientWrapper, id: JobId) -> PgResult
 }
 
 /// The attempts of a job: what its history tells, and the figures that handlers gave.
-pub(super) async fn read_attempts(client: &ClientWrapper, id: JobId) -> PgResult<Vec<Attempt>> {
-    let mut attempts = windlass_kernel::attempts(&read_events(client, id).await?);
-    for output in read_outputs(client, id).await? {
+pub(super) async fn read_attempts(
+    client: &ClientWrapper,
+    scope: &Scope,
+    id: JobId,
+) -> PgResult<Vec<Attempt>> {
+    let mut attempts = windlass_kernel::attempts(&read_events(client, scope, id).await?);
+    for output in read_outputs(client, scope, id).await? {
         let attempt = attempts.iter_mut().find(|attempt| attempt.attempt == output.attempt);
         if let (Some(attempt), Some(stats)) = (attempt, output.stats) {
             attempt.stats = Payload::parse(&stats, usize::MAX).ok();
@@ -109,15 +168,28 @@ pub(super) async fn read_attempts(client: &ClientWrapper, id: JobId) -> PgResult
     Ok(attempts)
 }
 
-const APPROVALS: &str =
-    "SELECT principal, step, reason, at FROM approvals WHERE dlq_id = $1 ORDER BY at, step DESC";
+/// A dead letter as it stands.
+pub(super) async fn read_letter(
+    client: &ClientWrapper,
+    scope: &Scope,
+    id: DlqId,
+) -> PgResult<Option<DeadLetter>> {
+    let letter = load_letter(client, id).await?;
+    Ok(letter.filter(|letter| scope.admits(&letter.tenant)))
+}
+
+const APPROVALS: &str = "
+    SELECT a.principal, a.step, a.reason, a.at FROM approvals a JOIN dlq_items d ON d.id = a.dlq_id
+    WHERE a.dlq_id = $1 AND ($2::text IS NULL OR d.tenant = $2) ORDER BY a.at, a.step DESC";
 
 /// What people said about a dead letter, in order.
 pub(super) async fn read_approvals(
     client: &ClientWrapper,
+    scope: &Scope,
     dlq_id: DlqId,
 ) -> PgResult<Vec<Approval>> {
-    let rows = run_one(client, Ask::new(APPROVALS).with(Uuid(dlq_id.as_u128()))).await?;
+    let ask = Ask::new(APPROVALS).with(Uuid(dlq_id.as_u128())).with(whose(scope));
+    let rows = run_one(client, ask).await?;
     let approval = |row: &Row| {
         let step = ApprovalStep::parse(row.try_get(1)?);
         Ok(Approval {
@@ -149,8 +221,9 @@ const FEED_FROM: &str = "SELECT value::bigint FROM meta WHERE name = 'feed_from'
 
 /// Served by the primary keys of the feed and of the log.
 const FEED: &str = "
-    SELECT f.first, f.at, log.tenant, log.events
-    FROM (SELECT first, at, seq FROM feed
+    SELECT f.first, f.at, log.tenant, f.count,
+        CASE WHEN $3::text IS NULL OR log.tenant = $3 THEN log.events ELSE '[]' END
+    FROM (SELECT first, at, seq, count FROM feed
           WHERE first >= coalesce((SELECT max(first) FROM feed WHERE first <= $1::bigint + 1), 0)
           ORDER BY first LIMIT $2) AS f
     JOIN log ON log.seq = f.seq ORDER BY f.first";
@@ -159,24 +232,26 @@ const FEED: &str = "
 /// that is there will never have another before it.
 pub(super) async fn read_feed(
     client: &ClientWrapper,
+    scope: &Scope,
     after: u64,
     rows: u32,
-) -> PgResult<Vec<FeedEvent>> {
-    let ask = Ask::new(FEED).with(signed(after)).with(i64::from(rows));
+) -> PgResult<Feed> {
+    let ask = Ask::new(FEED).with(signed(after)).with(i64::from(rows)).with(whose(scope));
     let found = run_one(client, ask).await?;
     // Looked at last: what retention took in the meantime is noticed.
     let from = number(&run_one(client, Ask::new(FEED_FROM)).await?[0], 0)?;
     if after.saturating_add(1) < from {
         return Err(Failure::Known(Error::FeedGone { from }));
     }
-    let mut feed = Vec::new();
+    let mut feed = Feed { events: Vec::new(), upto: after };
     for row in &found {
         let (first, at) = (number(row, 0)?, time_of(row, 1)?);
-        let lines = log::lines(row.try_get(3)?).map_err(Failure::Known)?;
+        feed.upto = feed.upto.max(first + u64::from(number_32(row, 3)?) - 1);
+        let lines = log::lines(row.try_get(4)?).map_err(Failure::Known)?;
         for (number, line) in (first..).zip(lines) {
             if number > after {
                 let tenant = text_of(row, 2)?;
-                feed.push(FeedEvent { number, tenant, at, line: line.get().to_owned() });
+                feed.events.push(FeedEvent { number, tenant, at, line: line.get().to_owned() });
             }
         }
     }
@@ -185,13 +260,17 @@ pub(super) async fn read_feed(
 
 const COUNTS: &str = "
     SELECT queue, state, sum(jobs)::bigint FROM (
-        SELECT group_id, state, count(*) AS jobs FROM jobs GROUP BY group_id, state) AS counted
+        SELECT group_id, state, count(*) AS jobs FROM jobs
+        WHERE $1::text IS NULL OR tenant = $1 GROUP BY group_id, state) AS counted
     JOIN job_groups ON job_groups.id = group_id
     GROUP BY queue, state ORDER BY queue, state";
 
 /// How many jobs there are, by queue and state.
-pub(super) async fn read_counts(client: &ClientWrapper) -> PgResult<Vec<(String, String, u64)>> {
-    let rows = run_one(client, Ask::new(COUNTS)).await?;
+pub(super) async fn read_counts(
+    client: &ClientWrapper,
+    scope: &Scope,
+) -> PgResult<Vec<(String, String, u64)>> {
+    let rows = run_one(client, Ask::new(COUNTS).with(whose(scope))).await?;
     let count = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?, number(row, 2)?));
     rows.iter().map(count).collect()
 }
@@ -241,6 +320,12 @@ const LETTERS: &str = "
     WHERE tenant = $1 AND ($2::text IS NULL OR state = $2) AND (created_at, id) < ($3, $4)
     ORDER BY created_at DESC, id DESC LIMIT $5";
 
+/// The same of every tenant. Served by the index `dlq_items_all`.
+const LETTERS_OF_ALL: &str = "
+    SELECT letter FROM dlq_items
+    WHERE $1::text IS NULL AND ($2::text IS NULL OR state = $2) AND (created_at, id) < ($3, $4)
+    ORDER BY created_at DESC, id DESC LIMIT $5";
+
 /// Dead letters by filter, newest first.
 pub(super) async fn read_letters(
     client: &ClientWrapper,
@@ -250,8 +335,9 @@ pub(super) async fn read_letters(
     let before = cursor.from.map_or((Timestamp::MAX, u128::MAX), |from| {
         (Timestamp::from_micros(signed(from.at)), from.id)
     });
-    let ask = Ask::new(LETTERS)
-        .with(filter.tenant.as_str().to_owned())
+    let letters = filter.scope.word().map_or(LETTERS_OF_ALL, |_| LETTERS);
+    let ask = Ask::new(letters)
+        .with(whose(&filter.scope))
         .with(filter.state.map(windlass_kernel::LetterState::as_str))
         .with(Time(before.0))
         .with(Uuid(before.1))
@@ -289,12 +375,15 @@ const OLDEST_READY: &str = "
             (SELECT updated_at FROM jobs
              WHERE group_id = job_groups.id AND (state = 'queued' OR state = 'interrupted')
              ORDER BY rank LIMIT 1) AS since
-        FROM job_groups) AS waiting
+        FROM job_groups WHERE $1::text IS NULL OR tenant = $1) AS waiting
     WHERE since IS NOT NULL GROUP BY queue ORDER BY queue COLLATE \"C\"";
 
 /// For each queue the job that is next in one of its groups and waits longest.
-pub(super) async fn read_oldest_ready(client: &ClientWrapper) -> PgResult<Vec<OldestReady>> {
-    let rows = run_one(client, Ask::new(OLDEST_READY)).await?;
+pub(super) async fn read_oldest_ready(
+    client: &ClientWrapper,
+    scope: &Scope,
+) -> PgResult<Vec<OldestReady>> {
+    let rows = run_one(client, Ask::new(OLDEST_READY).with(whose(scope))).await?;
     let oldest = |row: &Row| Ok(OldestReady { queue: text_of(row, 0)?, since: time_of(row, 1)? });
     rows.iter().map(oldest).collect()
 }
@@ -335,10 +424,16 @@ pub(super) async fn read_open_children(
     run_one(client, ask).await?.iter().map(|row| id_of(row, 0)).collect()
 }
 
-const PAYLOAD: &str = "SELECT payload FROM jobs WHERE id = $1";
+const PAYLOAD: &str = "
+    SELECT payload FROM jobs WHERE id = $1 AND ($2::text IS NULL OR tenant = $2)";
 
 /// The payload of a job, byte for byte.
-pub(super) async fn read_payload(client: &ClientWrapper, id: JobId) -> PgResult<Option<String>> {
-    let rows = run_one(client, Ask::new(PAYLOAD).with(Uuid(id.as_u128()))).await?;
+pub(super) async fn read_payload(
+    client: &ClientWrapper,
+    scope: &Scope,
+    id: JobId,
+) -> PgResult<Option<String>> {
+    let ask = Ask::new(PAYLOAD).with(Uuid(id.as_u128())).with(whose(scope));
+    let rows = run_one(client, ask).await?;
     Ok(rows.first().map(|row| row.try_get(0)).transpose()?)
 }

@@ -12,7 +12,7 @@ use super::{
     types::{Time, Uuid, signed},
 };
 use crate::{
-    read::{Listens, Standing},
+    read::{Listens, Scope, Standing},
     standing::{HeldJob, Seen},
 };
 
@@ -23,8 +23,10 @@ const MOMENT: &str = "
     SELECT clock_timestamp(), (SELECT at FROM feed ORDER BY first DESC LIMIT 1)";
 
 /// What a look at a job's standing has to know beforehand.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Look {
+    /// Whose things may be seen.
+    pub(super) scope: Scope,
     pub(super) id: JobId,
     /// What time it is, if the server's clock does not say so.
     pub(super) clock: Option<Timestamp>,
@@ -34,7 +36,7 @@ pub(super) struct Look {
 
 impl Look {
     /// What keeps the job, as one snapshot shows it.
-    pub(super) async fn read(self, client: &ClientWrapper) -> PgResult<Option<Standing>> {
+    pub(super) async fn read(&self, client: &ClientWrapper) -> PgResult<Option<Standing>> {
         run_one(client, Ask::new(BEGIN)).await?;
         let found = self.read_standing(client).await;
         // Whoever takes the connection next must find it outside of a transaction.
@@ -44,8 +46,9 @@ impl Look {
         found
     }
 
-    async fn read_standing(self, client: &ClientWrapper) -> PgResult<Option<Standing>> {
-        let Some(Loaded { job, place }) = read_job(client, self.id).await? else { return Ok(None) };
+    async fn read_standing(&self, client: &ClientWrapper) -> PgResult<Option<Standing>> {
+        let found = read_job(client, &self.scope, self.id).await?;
+        let Some(Loaded { job, place }) = found else { return Ok(None) };
         let moment = run_one(client, Ask::new(MOMENT)).await?;
         let now = match self.clock {
             Some(clock) => clock,
@@ -57,12 +60,12 @@ impl Look {
         let before = read_before(client, &job).await?;
         let listening = self.read_listening(client, now).await?;
         let seen = Seen { lane: place.lane, book, held, before, listening, job };
-        Ok(Some(seen.standing(now)))
+        Ok(Some(seen.standing(&self.scope, now)))
     }
 
     /// Workers that said a short while ago what they listen to, and those that a process which lives vouches for.
     async fn read_listening(
-        self,
+        &self,
         client: &ClientWrapper,
         now: Timestamp,
     ) -> PgResult<Vec<(WorkerId, Listens)>> {

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     ClaimMany, IdSet, Replies, Reply, Write,
     commit::{Granted, Needs, enqueues, jobs_of},
+    read::Scope,
 };
 
 /// What the writer knows without a look: what is stored, and what is planned on top of it.
@@ -218,7 +219,8 @@ fn payload_of(
         Some(NewPayload::Of(other)) => payload_of(connection, *other, plan, flying),
         None => match plan.rows.get(&id) {
             Some(row) => load::load_payload(connection, row.place.seq),
-            None => read_payload(connection, id)?.ok_or(rusqlite::Error::QueryReturnedNoRows),
+            None => read_payload(connection, &Scope::Every, id)?
+                .ok_or(rusqlite::Error::QueryReturnedNoRows),
         },
     }
 }

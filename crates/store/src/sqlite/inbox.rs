@@ -21,7 +21,7 @@ use crate::{
     Error, Reply, Write,
     inbox::{BYTES_MAX, Request, Without, read_op},
     migrate,
-    read::{InboxOutcome, InboxResult},
+    read::{InboxOutcome, InboxResult, Scope},
 };
 
 /// An enqueue was not put into the inbox. Nothing was written.
@@ -324,10 +324,14 @@ pub(super) fn is_waiting(connection: &Connection, id: JobId) -> SqlResult<bool> 
 /// The first, if one id was given twice. Served by the index `inbox_results_job`.
 const RESULT: &str = "
     SELECT event, tenant, asked_at, at, outcome, existing, code, why, op, payload
-    FROM inbox_results WHERE job_id = ?1 ORDER BY event LIMIT 1";
+    FROM inbox_results WHERE job_id = ?1 AND (?2 IS NULL OR tenant = ?2) ORDER BY event LIMIT 1";
 
 /// What became of an enqueue that made no job, by the id that was given.
-pub(super) fn read_result(connection: &Connection, id: JobId) -> SqlResult<Option<InboxResult>> {
+pub(super) fn read_result(
+    connection: &Connection,
+    scope: &Scope,
+    id: JobId,
+) -> SqlResult<Option<InboxResult>> {
     let mut statement = connection.prepare_cached(RESULT)?;
     let row = |row: &Row<'_>| {
         let outcome = InboxOutcome::parse(row.get_ref(4)?.as_str()?);
@@ -345,5 +349,5 @@ pub(super) fn read_result(connection: &Connection, id: JobId) -> SqlResult<Optio
             payload: row.get(9)?,
         })
     };
-    statement.query_row([id.as_u128().to_be_bytes()], row).optional()
+    statement.query_row(params![id.as_u128().to_be_bytes(), scope.word()], row).optional()
 }

@@ -50,7 +50,7 @@ use std::{path::PathBuf, sync::Arc};
 use rusqlite::{Connection, ErrorCode, ffi};
 use windlass_kernel::{
     About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Rule, Schedule,
-    ScheduleName, TenantId, Timestamp, WorkerId,
+    ScheduleName, TaskId, TenantId, Timestamp, WorkerId,
 };
 
 #[cfg(feature = "postgres")]
@@ -71,8 +71,8 @@ use crate::{
     Bell, Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
     news::{News, Sooner},
     read::{
-        Cursor, Due, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
-        Progress, Pruned, SessionView, Standing, StoredFollowUp,
+        Cursor, Due, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output,
+        Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp,
     },
 };
 
@@ -204,39 +204,61 @@ impl Store for Sqlite {
         Box::pin(self.writer.commit(writes))
     }
 
-    fn job(&self, id: JobId) -> StoreFuture<'_, Option<Job>> {
+    fn job(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Job>> {
+        let scope = scope.clone();
         Box::pin(self.read_of(id, Option::is_none, move |snapshot| {
-            Ok(Ok(read::read_job(snapshot, id)?.map(|loaded| loaded.job)))
+            Ok(Ok(read::read_job(snapshot, &scope, id)?.map(|loaded| loaded.job)))
         }))
     }
 
-    fn payload(&self, id: JobId) -> StoreFuture<'_, Option<String>> {
-        let read = move |snapshot: &Connection| Ok(Ok(read::read_payload(snapshot, id)?));
+    fn newest_of_task(&self, scope: &Scope, task: &TaskId) -> StoreFuture<'_, Option<Job>> {
+        let (scope, task) = (scope.clone(), task.clone());
+        let read = move |it: &Connection| read::read_newest_of_task(it, &scope, &task);
+        Box::pin(self.readers.read(move |snapshot| Ok(Ok(read(snapshot)?))))
+    }
+
+    fn payload(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<String>> {
+        let scope = scope.clone();
+        let read = move |snapshot: &Connection| Ok(Ok(read::read_payload(snapshot, &scope, id)?));
         Box::pin(self.read_of(id, Option::is_none, read))
     }
 
-    fn outputs(&self, id: JobId) -> StoreFuture<'_, Vec<Output>> {
-        Box::pin(self.readers.read(move |snapshot| Ok(Ok(read::read_outputs(snapshot, id)?))))
+    fn outputs(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Output>> {
+        let scope = scope.clone();
+        Box::pin(
+            self.readers.read(move |snapshot| Ok(Ok(read::read_outputs(snapshot, &scope, id)?))),
+        )
     }
 
-    fn progress(&self, id: JobId) -> StoreFuture<'_, Option<Progress>> {
-        Box::pin(self.readers.read(move |snapshot| Ok(Ok(read::read_progress(snapshot, id)?))))
+    fn progress(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Progress>> {
+        let scope = scope.clone();
+        Box::pin(
+            self.readers.read(move |snapshot| Ok(Ok(read::read_progress(snapshot, &scope, id)?))),
+        )
     }
 
-    fn events(&self, id: JobId) -> StoreFuture<'_, Vec<Event>> {
-        Box::pin(self.read_of(id, Vec::is_empty, move |it| read::read_events(it, id)))
+    fn events(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Event>> {
+        let scope = scope.clone();
+        Box::pin(self.read_of(id, Vec::is_empty, move |it| read::read_events(it, &scope, id)))
     }
 
-    fn attempts(&self, id: JobId) -> StoreFuture<'_, Vec<Attempt>> {
-        Box::pin(self.read_of(id, Vec::is_empty, move |it| read::read_attempts(it, id)))
+    fn attempts(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Attempt>> {
+        let scope = scope.clone();
+        Box::pin(self.read_of(id, Vec::is_empty, move |it| read::read_attempts(it, &scope, id)))
     }
 
-    fn letter(&self, id: DlqId) -> StoreFuture<'_, Option<DeadLetter>> {
-        Box::pin(self.readers.read(move |snapshot| Ok(Ok(load::load_letter(snapshot, id)?))))
+    fn letter(&self, scope: &Scope, id: DlqId) -> StoreFuture<'_, Option<DeadLetter>> {
+        let scope = scope.clone();
+        Box::pin(
+            self.readers.read(move |snapshot| Ok(Ok(read::read_letter(snapshot, &scope, id)?))),
+        )
     }
 
-    fn approvals(&self, id: DlqId) -> StoreFuture<'_, Vec<Approval>> {
-        Box::pin(self.readers.read(move |snapshot| Ok(Ok(read::read_approvals(snapshot, id)?))))
+    fn approvals(&self, scope: &Scope, id: DlqId) -> StoreFuture<'_, Vec<Approval>> {
+        let scope = scope.clone();
+        Box::pin(
+            self.readers.read(move |snapshot| Ok(Ok(read::read_approvals(snapshot, &scope, id)?))),
+        )
     }
 
     fn open_jobs(&self) -> StoreFuture<'_, Vec<Job>> {
@@ -258,12 +280,16 @@ impl Store for Sqlite {
         Box::pin(self.readers.read(move |snapshot| Ok(Ok(read::read_sessions(snapshot)?))))
     }
 
-    fn oldest_ready(&self) -> StoreFuture<'_, Vec<OldestReady>> {
-        Box::pin(self.readers.read(move |snapshot| Ok(Ok(read::read_oldest_ready(snapshot)?))))
+    fn oldest_ready(&self, scope: &Scope) -> StoreFuture<'_, Vec<OldestReady>> {
+        let scope = scope.clone();
+        Box::pin(
+            self.readers.read(move |snapshot| Ok(Ok(read::read_oldest_ready(snapshot, &scope)?))),
+        )
     }
 
-    fn feed(&self, after: u64, rows: u32) -> StoreFuture<'_, Vec<FeedEvent>> {
-        Box::pin(self.readers.read(move |snapshot| read::read_feed(snapshot, after, rows)))
+    fn feed(&self, scope: &Scope, after: u64, rows: u32) -> StoreFuture<'_, Feed> {
+        let scope = scope.clone();
+        Box::pin(self.readers.read(move |snapshot| read::read_feed(snapshot, &scope, after, rows)))
     }
 
     fn notes(
@@ -304,8 +330,9 @@ impl Store for Sqlite {
         }))
     }
 
-    fn inbox_result(&self, id: JobId) -> StoreFuture<'_, Option<InboxResult>> {
-        let read = move |snapshot: &Connection| Ok(Ok(inbox::read_result(snapshot, id)?));
+    fn inbox_result(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<InboxResult>> {
+        let scope = scope.clone();
+        let read = move |snapshot: &Connection| Ok(Ok(inbox::read_result(snapshot, &scope, id)?));
         Box::pin(self.read_of(id, Option::is_none, read))
     }
 
@@ -313,8 +340,9 @@ impl Store for Sqlite {
         Box::pin(self.writer.prune(retention, max))
     }
 
-    fn counts(&self) -> StoreFuture<'_, Vec<(String, String, u64)>> {
-        Box::pin(self.readers.read(move |snapshot| Ok(Ok(read::read_counts(snapshot)?))))
+    fn counts(&self, scope: &Scope) -> StoreFuture<'_, Vec<(String, String, u64)>> {
+        let scope = scope.clone();
+        Box::pin(self.readers.read(move |snapshot| Ok(Ok(read::read_counts(snapshot, &scope)?))))
     }
 
     fn raise_incarnation(&self) -> StoreFuture<'_, ()> {
@@ -374,10 +402,11 @@ impl Store for Sqlite {
         Box::pin(self.readers.read(move |snapshot| Ok(Ok(rules::read_rules(snapshot)?))))
     }
 
-    fn standing(&self, id: JobId) -> StoreFuture<'_, Option<Standing>> {
+    fn standing(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Standing>> {
+        let scope = scope.clone();
         Box::pin(async move {
             let now = self.now.get();
-            let read = move |it: &Connection| Ok(Ok(standing::read_standing(it, id, now)?));
+            let read = move |it: &Connection| Ok(Ok(standing::read_standing(it, &scope, id, now)?));
             let standing = self.read_of(id, Option::is_none, read).await?;
             // Whoever an earlier process vouched for is not there any more.
             Ok(standing.map(|(standing, vouched)| self.with_those_there(standing, vouched)))

@@ -5,25 +5,61 @@ use std::{cmp::Reverse, sync::Arc};
 use rusqlite::{Connection, OptionalExtension as _, params};
 use windlass_kernel::{
     Approval, Attempt, DeadLetter, DlqId, Epoch, Event, Job, JobId, LetterState, Payload, Spec,
-    TenantId, Timestamp,
+    TaskId, TenantId, Timestamp,
 };
 
 use super::{
     SqlResult,
-    load::{self, Loaded, job_columns, text_of, time_of, u128_of},
+    load::{self, Loaded, TaskName, job_columns, text_of, time_of, u128_of},
     names::Stored,
 };
 use crate::{
     Error, log,
     read::{
-        Cursor, FeedEvent, JobFilter, LetterFilter, OldestReady, Output, Page, Position, Progress,
-        SessionView, StoredFollowUp,
+        Cursor, Feed, FeedEvent, JobFilter, LetterFilter, OldestReady, Output, Page, Position,
+        Progress, Scope, SessionView, StoredFollowUp,
     },
 };
 
 /// The job of this id, with the lease that its session gives it.
-pub(super) fn read_job(connection: &Connection, id: JobId) -> SqlResult<Option<Loaded>> {
-    load::load_job(connection, id, &Stored(connection))
+pub(super) fn read_job(
+    connection: &Connection,
+    scope: &Scope,
+    id: JobId,
+) -> SqlResult<Option<Loaded>> {
+    let loaded = load::load_job(connection, id, &Stored(connection))?;
+    Ok(loaded.filter(|loaded| scope.admits(&loaded.job.spec.tenant)))
+}
+
+/// The newest of a task, tenant by tenant. Served by the index `jobs_task`.
+const OF_TASK: &str = "
+    SELECT (SELECT id FROM jobs WHERE tenant = t.tenant AND task_id = ?2 ORDER BY attempt DESC LIMIT 1)
+    FROM (SELECT DISTINCT tenant FROM job_groups WHERE ?1 IS NULL OR tenant = ?1) AS t";
+
+/// The job of a task with the highest attempt.
+pub(super) fn read_newest_of_task(
+    connection: &Connection,
+    scope: &Scope,
+    task: &TaskId,
+) -> SqlResult<Option<Job>> {
+    let name = TaskName::of(task);
+    let mut statement = connection.prepare_cached(OF_TASK)?;
+    let rows = statement.query_map(params![scope.word(), name], |row| load::id_or_none(row, 0))?;
+    let mut ids: Vec<JobId> = Vec::new();
+    for id in rows {
+        ids.extend(id?.map(JobId::from_u128));
+    }
+    // A job that named no task is the first of its own.
+    if let TaskName::Own(id) = name {
+        ids.push(id);
+    }
+    let mut newest: Option<Job> = None;
+    for id in ids {
+        let job = read_job(connection, scope, id)?.map(|loaded| loaded.job);
+        let job = job.filter(|job| job.spec.task_id == *task);
+        newest = newest.into_iter().chain(job).max_by_key(|job| (job.attempt, job.id));
+    }
+    Ok(newest)
 }
 
 const LOG_IDS: &str = "SELECT log_id FROM job_log WHERE seq = ?1 ORDER BY log_id";
@@ -32,9 +68,12 @@ const LOG_ROW: &str = "SELECT at, events FROM log WHERE id = ?1";
 /// The history of a job, in order.
 pub(super) fn read_events(
     connection: &Connection,
+    scope: &Scope,
     id: JobId,
 ) -> SqlResult<Result<Vec<Event>, Error>> {
-    let Some(Loaded { job, place }) = read_job(connection, id)? else { return Ok(Ok(Vec::new())) };
+    let Some(Loaded { job, place }) = read_job(connection, scope, id)? else {
+        return Ok(Ok(Vec::new()));
+    };
     let mut ids: Vec<u64> = connection
         .prepare_cached(LOG_IDS)?
         .query_map([place.seq], |row| row.get(0))?
@@ -69,8 +108,12 @@ const OUTPUTS: &str =
     "SELECT attempt, result, remaining, stats FROM outputs WHERE seq = ?1 ORDER BY attempt";
 
 /// What handlers gave back, by attempt.
-pub(super) fn read_outputs(connection: &Connection, id: JobId) -> SqlResult<Vec<Output>> {
-    let Some(loaded) = read_job(connection, id)? else { return Ok(Vec::new()) };
+pub(super) fn read_outputs(
+    connection: &Connection,
+    scope: &Scope,
+    id: JobId,
+) -> SqlResult<Vec<Output>> {
+    let Some(loaded) = read_job(connection, scope, id)? else { return Ok(Vec::new()) };
     let mut statement = connection.prepare_cached(OUTPUTS)?;
     let rows = statement.query_map([loaded.place.seq], |row| {
         let (attempt, result, remaining, stats) =
@@ -81,29 +124,35 @@ pub(super) fn read_outputs(connection: &Connection, id: JobId) -> SqlResult<Vec<
 }
 
 const PROGRESS: &str = "
-    SELECT epoch, at, value FROM progress WHERE seq = (SELECT seq FROM jobs WHERE id = ?1)";
+    SELECT epoch, at, value FROM progress
+    WHERE seq = (SELECT seq FROM jobs WHERE id = ?1 AND (?2 IS NULL OR tenant = ?2))";
 
 /// How far the handler of a job said it had come.
-pub(super) fn read_progress(connection: &Connection, id: JobId) -> SqlResult<Option<Progress>> {
+pub(super) fn read_progress(
+    connection: &Connection,
+    scope: &Scope,
+    id: JobId,
+) -> SqlResult<Option<Progress>> {
     let mut statement = connection.prepare_cached(PROGRESS)?;
     let progress = |row: &rusqlite::Row<'_>| {
         let epoch = Epoch::new(row.get(0)?);
         Ok(Progress { epoch, at: time_of(row, 1)?, value: row.get(2)? })
     };
-    statement.query_row([id.as_u128().to_be_bytes()], progress).optional()
+    statement.query_row(params![id.as_u128().to_be_bytes(), scope.word()], progress).optional()
 }
 
 /// The attempts of a job: what its history tells, and the figures that handlers gave.
 pub(super) fn read_attempts(
     connection: &Connection,
+    scope: &Scope,
     id: JobId,
 ) -> SqlResult<Result<Vec<Attempt>, Error>> {
-    let events = match read_events(connection, id)? {
+    let events = match read_events(connection, scope, id)? {
         Ok(events) => events,
         Err(error) => return Ok(Err(error)),
     };
     let mut attempts = windlass_kernel::attempts(&events);
-    for output in read_outputs(connection, id)? {
+    for output in read_outputs(connection, scope, id)? {
         let attempt = attempts.iter_mut().find(|attempt| attempt.attempt == output.attempt);
         if let (Some(attempt), Some(stats)) = (attempt, output.stats) {
             attempt.stats = Payload::parse(&stats, usize::MAX).ok();
@@ -112,14 +161,29 @@ pub(super) fn read_attempts(
     Ok(Ok(attempts))
 }
 
-const APPROVALS: &str =
-    "SELECT principal, step, reason, at FROM approvals WHERE dlq_id = ?1 ORDER BY at, step DESC";
+/// A dead letter as it stands.
+pub(super) fn read_letter(
+    connection: &Connection,
+    scope: &Scope,
+    id: DlqId,
+) -> SqlResult<Option<DeadLetter>> {
+    let letter = load::load_letter(connection, id)?;
+    Ok(letter.filter(|letter| scope.admits(&letter.tenant)))
+}
+
+const APPROVALS: &str = "
+    SELECT principal, step, reason, a.at FROM approvals a JOIN dlq_items d ON d.id = a.dlq_id
+    WHERE a.dlq_id = ?1 AND (?2 IS NULL OR d.tenant = ?2) ORDER BY a.at, step DESC";
 
 /// What people said about a dead letter, in order.
-pub(super) fn read_approvals(connection: &Connection, dlq_id: DlqId) -> SqlResult<Vec<Approval>> {
+pub(super) fn read_approvals(
+    connection: &Connection,
+    scope: &Scope,
+    dlq_id: DlqId,
+) -> SqlResult<Vec<Approval>> {
     let mut statement = connection.prepare_cached(APPROVALS)?;
     let id = dlq_id.as_u128().to_be_bytes();
-    let rows = statement.query_map([id], |row| {
+    let rows = statement.query_map(params![id, scope.word()], |row| {
         let step = row.get_ref(1)?.as_str()?;
         let step = windlass_kernel::letter::ApprovalStep::parse(step);
         Ok(Approval {
@@ -135,7 +199,7 @@ pub(super) fn read_approvals(connection: &Connection, dlq_id: DlqId) -> SqlResul
 
 /// Served by the primary key of the log.
 const FEED: &str = "
-    SELECT id, at, tenant, events FROM log
+    SELECT id, at, tenant, count, iif(?3 IS NULL OR tenant = ?3, events, '[]') FROM log
     WHERE id >= coalesce((SELECT max(id) FROM log WHERE id <= ?1 + 1), 0) ORDER BY id LIMIT ?2";
 
 const FEED_FROM: &str = "SELECT value FROM meta WHERE name = 'feed_from'";
@@ -150,19 +214,21 @@ pub(super) fn read_feed_from(connection: &Connection) -> SqlResult<u64> {
 /// will never have another before it.
 pub(super) fn read_feed(
     connection: &Connection,
+    scope: &Scope,
     after: u64,
     rows: u32,
-) -> SqlResult<Result<Vec<FeedEvent>, Error>> {
+) -> SqlResult<Result<Feed, Error>> {
     let from = read_feed_from(connection)?;
     if after.saturating_add(1) < from {
         return Ok(Err(Error::FeedGone { from }));
     }
     let mut statement = connection.prepare_cached(FEED)?;
-    let mut found = statement.query(params![after, rows])?;
-    let mut feed = Vec::new();
+    let mut found = statement.query(params![after, rows, scope.word()])?;
+    let mut feed = Feed { events: Vec::new(), upto: after };
     while let Some(row) = found.next()? {
         let (first, at): (u64, Timestamp) = (row.get(0)?, time_of(row, 1)?);
-        let text: String = row.get(3)?;
+        feed.upto = feed.upto.max(first + row.get::<_, u64>(3)? - 1);
+        let text: String = row.get(4)?;
         let lines = match log::lines(&text) {
             Ok(lines) => lines,
             Err(error) => return Ok(Err(error)),
@@ -170,7 +236,7 @@ pub(super) fn read_feed(
         for (number, line) in (first..).zip(lines) {
             if number > after {
                 let tenant = text_of(row, 2)?;
-                feed.push(FeedEvent { number, tenant, at, line: line.get().to_owned() });
+                feed.events.push(FeedEvent { number, tenant, at, line: line.get().to_owned() });
             }
         }
     }
@@ -179,14 +245,19 @@ pub(super) fn read_feed(
 
 const COUNTS: &str = "
     SELECT queue, state, sum(jobs) FROM (
-        SELECT group_id, state, count(*) AS jobs FROM jobs GROUP BY group_id, state)
+        SELECT group_id, state, count(*) AS jobs FROM jobs
+        WHERE ?1 IS NULL OR tenant = ?1 GROUP BY group_id, state)
     JOIN job_groups ON job_groups.id = group_id
     GROUP BY queue, state";
 
 /// How many jobs there are, by queue and state.
-pub(super) fn read_counts(connection: &Connection) -> SqlResult<Vec<(String, String, u64)>> {
+pub(super) fn read_counts(
+    connection: &Connection,
+    scope: &Scope,
+) -> SqlResult<Vec<(String, String, u64)>> {
     let mut statement = connection.prepare_cached(COUNTS)?;
-    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let count = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+    let rows = statement.query_map([scope.word()], count)?;
     rows.collect()
 }
 
@@ -235,6 +306,12 @@ const LETTERS: &str = "
     WHERE tenant = ?1 AND state = ?2 AND (created_at, id) < (?3, ?4)
     ORDER BY created_at DESC, id DESC LIMIT ?5";
 
+/// The same of every tenant. Served by the index `dlq_items_all`.
+const LETTERS_OF_ALL: &str = "
+    SELECT letter FROM dlq_items
+    WHERE ?1 IS NULL AND state = ?2 AND (created_at, id) < (?3, ?4)
+    ORDER BY created_at DESC, id DESC LIMIT ?5";
+
 /// Dead letters by filter, newest first. Many can be of one instant, so the cursor has their ids, too.
 pub(super) fn read_letters(
     connection: &Connection,
@@ -244,12 +321,13 @@ pub(super) fn read_letters(
     let Position { at, id } = cursor.from.unwrap_or(Position { at: u64::MAX, id: u128::MAX });
     let before = i64::try_from(at).unwrap_or(i64::MAX);
     let limit = i64::try_from(cursor.items()).unwrap_or(i64::MAX);
-    let mut statement = connection.prepare_cached(LETTERS)?;
+    let letters = filter.scope.word().map_or(LETTERS_OF_ALL, |_| LETTERS);
+    let mut statement = connection.prepare_cached(letters)?;
     let mut items: Vec<DeadLetter> = Vec::new();
     // In the index letters are in order state by state; of each state so many at the most are needed.
     for state in LetterState::ALL.iter().filter(|it| filter.state.is_none_or(|state| state == **it))
     {
-        let row = params![filter.tenant.as_str(), state.as_str(), before, id.to_be_bytes(), limit];
+        let row = params![filter.scope.word(), state.as_str(), before, id.to_be_bytes(), limit];
         for letter in statement.query_map(row, |row| load::json_of(row, 0))? {
             items.push(letter?);
         }
@@ -287,13 +365,16 @@ const OLDEST_READY: &str = "
             (SELECT updated_at FROM jobs
              WHERE group_id = job_groups.id AND (state = 'queued' OR state = 'interrupted')
              ORDER BY rank LIMIT 1) AS since
-        FROM job_groups)
+        FROM job_groups WHERE ?1 IS NULL OR tenant = ?1)
     WHERE since IS NOT NULL GROUP BY queue ORDER BY queue";
 
 /// For each queue the job that is next in one of its groups and waits longest.
-pub(super) fn read_oldest_ready(connection: &Connection) -> SqlResult<Vec<OldestReady>> {
+pub(super) fn read_oldest_ready(
+    connection: &Connection,
+    scope: &Scope,
+) -> SqlResult<Vec<OldestReady>> {
     let mut statement = connection.prepare_cached(OLDEST_READY)?;
-    let rows = statement.query_map([], |row| {
+    let rows = statement.query_map([scope.word()], |row| {
         Ok(OldestReady { queue: text_of(row, 0)?, since: time_of(row, 1)? })
     })?;
     rows.collect()
@@ -336,12 +417,17 @@ pub(super) fn read_open_children(
 
 const PAYLOAD: &str = "
     SELECT coalesce(payload, (SELECT payload FROM payloads WHERE payloads.seq = jobs.seq))
-    FROM jobs WHERE id = ?1";
+    FROM jobs WHERE id = ?1 AND (?2 IS NULL OR tenant = ?2)";
 
 /// The payload of a job, byte for byte.
-pub(super) fn read_payload(connection: &Connection, id: JobId) -> SqlResult<Option<String>> {
+pub(super) fn read_payload(
+    connection: &Connection,
+    scope: &Scope,
+    id: JobId,
+) -> SqlResult<Option<String>> {
     let mut statement = connection.prepare_cached(PAYLOAD)?;
-    statement.query_row([id.as_u128().to_be_bytes()], |row| row.get(0)).optional()
+    let of = params![id.as_u128().to_be_bytes(), scope.word()];
+    statement.query_row(of, |row| row.get(0)).optional()
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use crate::{
     commit::{Output, Row},
     job_row::{TraceName, json, timer_at},
     packed::LeaseColumn,
+    read::Scope,
     row::{Options, Rest},
 };
 
@@ -146,9 +147,9 @@ fn insert_together(
         let Row { job, place, .. } = &rows[id];
         let payload = match payload {
             NewPayload::Given(payload) => Cow::Borrowed(payload.as_str()),
-            NewPayload::Of(other) => {
-                read_payload(connection, *other)?.expect("its job was just loaded").into()
-            }
+            NewPayload::Of(other) => read_payload(connection, &Scope::Every, *other)?
+                .expect("its job was just loaded")
+                .into(),
         };
         let inline = Some(&*payload).filter(|payload| payload.len() <= PAYLOAD_INLINE_BYTES);
         bind_job(&mut binding, job, place, inline)?;

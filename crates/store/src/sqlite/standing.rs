@@ -10,23 +10,25 @@ use super::{
     rules::load_book,
 };
 use crate::{
-    read::{Listens, Standing},
+    read::{Listens, Scope, Standing},
     standing::{HeldJob, Seen},
 };
 
 /// What keeps the job, and the workers that listen and that somebody vouched for.
 pub(super) fn read_standing(
     connection: &Connection,
+    scope: &Scope,
     id: JobId,
     now: Timestamp,
 ) -> SqlResult<Option<(Standing, Listening)>> {
-    let Some(Loaded { job, place }) = read_job(connection, id)? else { return Ok(None) };
+    let Some(Loaded { job, place }) = read_job(connection, scope, id)? else { return Ok(None) };
     let book = load_book(connection)?;
     let held = read_held(connection)?;
     let before = read_before(connection, &job, place.seq)?;
-    let (listening, vouched) = read_listening(connection, now)?;
+    let (listening, mut vouched) = read_listening(connection, now)?;
     let seen = Seen { lane: place.lane, book, held, before, listening, job };
-    Ok(Some((seen.standing(now), vouched)))
+    vouched.retain(|(_, listens)| listens.is_seen_by(scope));
+    Ok(Some((seen.standing(scope, now), vouched)))
 }
 
 /// Served by the index `jobs_leased`.

@@ -52,7 +52,9 @@ fn what_was_replaced_is_kept_aside_whole() {
     let aside = FileStore::open(&at.join("w.db.old-1")).unwrap();
     assert_eq!(aside.store_incarnation(), 0);
     let restored = FileStore::open(&path).unwrap();
-    let jobs = |test: &FileStore| test.wait(test.store.counts()).iter().map(|it| it.2).sum::<u64>();
+    let jobs = |test: &FileStore| {
+        test.wait(test.store.counts(&Scope::Every)).iter().map(|it| it.2).sum::<u64>()
+    };
     assert!(jobs(&aside) > jobs(&restored), "the load went on after the backup");
 }
 

@@ -14,6 +14,7 @@ use windlass_kernel::{Digest, JobId, Timestamp};
 use windlass_store::{
     Store as _,
     check::Rule,
+    read::Scope,
     sqlite::{self, Options, Sqlite},
 };
 
@@ -169,7 +170,7 @@ impl Planted {
             Sqlite::open(Options { path, address: None, clock: Arc::new(|| Timestamp::MIN) })
                 .unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let job = runtime.block_on(store.job(job)).unwrap().unwrap();
+        let job = runtime.block_on(store.job(&Scope::Every, job)).unwrap().unwrap();
         windlass_store::spec_digest(&job.spec)
     }
 

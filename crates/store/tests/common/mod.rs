@@ -20,4 +20,6 @@ pub mod rich;
 mod sqlite;
 mod store;
 
+pub use windlass_store::read::Scope;
+
 pub use self::{backend::*, child::*, memory::*, ops::*, sqlite::*, store::*};

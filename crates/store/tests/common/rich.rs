@@ -16,7 +16,7 @@ use windlass_kernel::{
     TenantId, Timestamp,
     ops::{Enqueue, Idempotency, NewJob, NewTask},
 };
-use windlass_store::{Error, Replies, Reply, Store, StoreFuture, Write};
+use windlass_store::{Error, Replies, Reply, Store, StoreFuture, Write, read::Scope};
 use windlass_testkit::{
     MapStore,
     random::{Tally, World},
@@ -159,7 +159,7 @@ impl Rich {
                 named.extend(op.job_id().into_iter().chain(answer.ok().map(|it| it.job_id)));
             }
             for id in named {
-                let job = self.wait(self.store.job(id));
+                let job = self.wait(self.store.job(&Scope::Every, id));
                 assert_eq!(job.as_ref(), twin.jobs.get(&id), "seed {seed}, after {made} steps");
             }
             self.world.store = twin;
@@ -170,25 +170,28 @@ impl Rich {
     pub fn compare(&self) {
         let twin = &self.world.store;
         for (id, job) in &twin.jobs {
-            assert_eq!(self.wait(self.store.job(*id)).as_ref(), Some(job));
+            assert_eq!(self.wait(self.store.job(&Scope::Every, *id)).as_ref(), Some(job));
             let events: Vec<_> = twin.events_of(*id).into_iter().cloned().collect();
-            assert_eq!(self.wait(self.store.events(*id)), events, "{id}");
+            assert_eq!(self.wait(self.store.events(&Scope::Every, *id)), events, "{id}");
             let attempts = twin.attempts.values().filter(|attempt| attempt.job_id == *id);
             let attempts: Vec<_> = attempts.cloned().collect();
-            assert_eq!(self.wait(self.store.attempts(*id)), attempts, "{id}");
-            let payload = self.wait(self.store.payload(*id));
+            assert_eq!(self.wait(self.store.attempts(&Scope::Every, *id)), attempts, "{id}");
+            let payload = self.wait(self.store.payload(&Scope::Every, *id));
             assert_eq!(payload.as_deref(), Some(twin.payloads[id].as_str()));
             assert_eq!(self.outputs(*id), outputs_of(twin, *id), "{id}");
-            let progress = self.wait(self.store.progress(*id));
+            let progress = self.wait(self.store.progress(&Scope::Every, *id));
             let progress = progress.map(|it| (it.epoch, it.at, it.value));
             let said = twin.progress.get(id);
             let said = said.map(|it| (it.epoch, it.at, it.value.as_str().to_owned()));
             assert_eq!(progress, said, "{id}");
         }
         for (id, letter) in &twin.letters {
-            assert_eq!(self.wait(self.store.letter(*id)).as_ref(), Some(letter));
+            assert_eq!(self.wait(self.store.letter(&Scope::Every, *id)).as_ref(), Some(letter));
             let said = twin.approvals.iter().filter(|approval| approval.dlq_id == *id);
-            assert_eq!(self.wait(self.store.approvals(*id)), said.cloned().collect::<Vec<_>>());
+            assert_eq!(
+                self.wait(self.store.approvals(&Scope::Every, *id)),
+                said.cloned().collect::<Vec<_>>()
+            );
         }
     }
 
@@ -206,7 +209,7 @@ impl Rich {
     }
 
     fn outputs(&self, id: JobId) -> Vec<(u32, Option<String>, Option<String>)> {
-        let outputs = self.wait(self.store.outputs(id)).into_iter();
+        let outputs = self.wait(self.store.outputs(&Scope::Every, id)).into_iter();
         let given = outputs.filter(|it| it.result.is_some() || it.remaining.is_some());
         given.map(|it| (it.attempt, it.result, it.remaining)).collect()
     }

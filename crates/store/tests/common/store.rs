@@ -11,7 +11,7 @@ use std::{
 
 use tokio::runtime::Runtime;
 use windlass_kernel::{Answer, Job, JobId, Op, Refusal, Timestamp, ops::NewJob};
-use windlass_store::{Error, Granted, Replies, Reply, Store, Write, sqlite::Clock};
+use windlass_store::{Error, Granted, Replies, Reply, Store, Write, read::Scope, sqlite::Clock};
 
 use super::{Backend, Home, answer, claim_many, enqueue, granted, write};
 
@@ -97,7 +97,7 @@ impl TestStore {
     }
 
     pub fn job(&self, id: JobId) -> Job {
-        self.wait(self.store.job(id)).unwrap()
+        self.wait(self.store.job(&Scope::Every, id)).unwrap()
     }
 }
 

@@ -27,7 +27,7 @@ for_each_backend!(
 for_each_lasting_backend!(a_lease_lasts_as_long_whether_the_writer_remembers_it_or_not,);
 
 fn events(test: &TestStore, id: JobId) -> Vec<Event> {
-    test.wait(test.store.events(id))
+    test.wait(test.store.events(&Scope::Every, id))
 }
 
 fn a_claim_over_several_queues_takes_the_best(backend: Backend) {

@@ -32,7 +32,7 @@ fn a_follower_of_the_feed_misses_nothing_and_repeats_nothing(backend: Backend) {
     let mut page = 1;
     while (seen.len() as u64) < total {
         let after = seen.last().map_or(0, |event| event.number);
-        seen.extend(test.wait(test.store.feed(after, page)));
+        seen.extend(test.wait(test.store.feed(&Scope::Every, after, page)).events);
         page = page % 7 + 1;
     }
     for writer in writers {
@@ -42,10 +42,10 @@ fn a_follower_of_the_feed_misses_nothing_and_repeats_nothing(backend: Backend) {
     assert_eq!(numbers, (1..=total).collect::<Vec<_>>());
     let lines: HashSet<&str> = seen.iter().map(|event| &*event.line).collect();
     assert_eq!(lines.len() as u64, total);
-    assert!(test.wait(test.store.feed(total, 10)).is_empty());
+    assert!(test.wait(test.store.feed(&Scope::Every, total, 10)).events.is_empty());
     // From the middle of a commit, too.
     for after in 0..total {
-        let next = test.wait(test.store.feed(after, 1));
-        assert_eq!(next[0], seen[usize::try_from(after).unwrap()]);
+        let next = test.wait(test.store.feed(&Scope::Every, after, 1));
+        assert_eq!(next.events[0], seen[usize::try_from(after).unwrap()]);
     }
 }

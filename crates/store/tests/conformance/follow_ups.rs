@@ -1,7 +1,7 @@
 //! What follows for other jobs is kept with the commit that caused it, until it is carried out.
 
 use windlass_kernel::{FollowUp, JobId, State, TenantId};
-use windlass_store::{Reply, Write};
+use windlass_store::{Reply, Write, read::Scope};
 
 use crate::common::{Backend, TestStore, plain, settle, succeeded, tenant};
 
@@ -37,9 +37,13 @@ fn the_end_of_a_child_is_kept_for_its_parent_until_it_is_told(backend: Backend) 
     // The oldest is carried out; to say so again changes nothing.
     for _ in 0..2 {
         let done = Write::FollowUpDone { id: stored[0].id };
-        let events = test.wait(test.store.feed(0, 1000)).len();
+        let events = test.wait(test.store.feed(&Scope::Every, 0, 1000)).events.len();
         assert!(matches!(test.write(done), Ok(Reply::Done)));
-        assert_eq!(test.wait(test.store.feed(0, 1000)).len(), events, "it is no event");
+        assert_eq!(
+            test.wait(test.store.feed(&Scope::Every, 0, 1000)).events.len(),
+            events,
+            "it is no event"
+        );
         assert_eq!(test.wait(test.store.follow_ups(10)), stored[1..]);
     }
     let rest = stored[1..].iter().map(|it| Write::FollowUpDone { id: it.id });

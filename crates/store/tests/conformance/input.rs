@@ -43,11 +43,11 @@ fn payloads_results_and_figures_are_kept_byte_for_byte(backend: Backend) {
 fn check_kept(test: &TestStore) {
     for (number, text) in (1..).zip(texts()) {
         let id = JobId::from_u128(number);
-        assert_eq!(test.wait(test.store.payload(id)).as_ref(), Some(&text));
-        let output = test.wait(test.store.outputs(id)).remove(0);
+        assert_eq!(test.wait(test.store.payload(&Scope::Every, id)).as_ref(), Some(&text));
+        let output = test.wait(test.store.outputs(&Scope::Every, id)).remove(0);
         assert_eq!((output.result, output.remaining), (Some(text.clone()), Some(text.clone())));
         assert_eq!(output.stats.as_ref(), Some(&text));
-        let attempt = test.wait(test.store.attempts(id)).remove(0);
+        let attempt = test.wait(test.store.attempts(&Scope::Every, id)).remove(0);
         assert_eq!(attempt.stats.unwrap().as_str(), text);
     }
 }
@@ -60,7 +60,7 @@ fn a_job_that_is_made_from_another_has_its_payload(backend: Backend) {
         test.op(settle(id, epoch, failed_for_good())).unwrap();
         let (dlq_id, new_job_id) = (DlqId::of_job(id), JobId::from_u128(number + 1000));
         test.op(Requeue { dlq_id, new_job_id, payload: None, by: person("ann") }).unwrap();
-        assert_eq!(test.wait(test.store.payload(new_job_id)), Some(text));
+        assert_eq!(test.wait(test.store.payload(&Scope::Every, new_job_id)), Some(text));
         let epoch = test.claim("w1", number + 1000, 1)[0].job.epoch;
         test.op(settle(new_job_id, epoch, succeeded())).unwrap();
     }
@@ -112,7 +112,7 @@ fn what_belongs_to_another_tenant_is_not_found(backend: Backend) {
     test.op(settle(dead, epoch, failed_for_good())).unwrap();
     let id = test.enqueue(2, plain());
     let epoch = test.claim("w1", 2, 1)[0].job.epoch;
-    let before = (test.job(id), test.job(dead), test.wait(test.store.feed(0, 100)));
+    let before = (test.job(id), test.job(dead), test.wait(test.store.feed(&Scope::Every, 0, 100)));
 
     let ops = ops(id, epoch, dead);
     let kinds: Vec<OpKind> = ops.iter().map(Op::kind).collect();
@@ -133,7 +133,10 @@ fn what_belongs_to_another_tenant_is_not_found(backend: Backend) {
 
     assert_eq!(test.job(id), before.0);
     assert_eq!(test.job(dead), before.1);
-    assert_eq!(test.wait(test.store.feed(0, 100))[..before.2.len()], before.2);
+    assert_eq!(
+        test.wait(test.store.feed(&Scope::Every, 0, 100)).events[..before.2.events.len()],
+        before.2.events
+    );
     assert_eq!(test.wait(test.store.open_jobs()).len(), 2);
     assert_eq!(test.job(id).state, State::Running);
 }

@@ -6,7 +6,7 @@ use windlass_kernel::{
     DlqId, JobId, Kind, LetterState, State, Tag, TenantId, Timestamp,
     ops::{Cancel, Discard, NewJob},
 };
-use windlass_store::read::{Cursor, JobFilter, LetterFilter, Position};
+use windlass_store::read::{Cursor, JobFilter, LetterFilter, Position, Scope};
 
 use crate::common::{
     Backend, START, TestStore, enqueue, failed_for_good, person, plain, queue, settle, tenant,
@@ -142,7 +142,7 @@ fn fail_together(test: &TestStore, numbers: std::ops::RangeInclusive<u128>) {
 fn letters(test: &TestStore, state: Option<LetterState>, limit: usize) -> Vec<u128> {
     let (mut found, mut from) = (Vec::new(), None);
     loop {
-        let filter = LetterFilter { tenant: tenant(), state };
+        let filter = LetterFilter { scope: tenant().into(), state };
         let page = test.wait(test.store.letters(filter, Cursor { from, limit }));
         assert!(page.items.len() <= limit, "a page of {}", page.items.len());
         found.extend(page.items.iter().map(|letter| letter.job_id.as_u128()));
@@ -181,10 +181,10 @@ fn counts_sessions_and_the_oldest_ready_job_are_told(backend: Backend) {
     let test = TestStore::new(backend);
     test.enqueue(1, plain());
     test.enqueue(2, plain());
-    let oldest = test.wait(test.store.oldest_ready());
+    let oldest = test.wait(test.store.oldest_ready(&Scope::Every));
     assert_eq!((oldest.len(), oldest[0].since), (1, Timestamp::from_micros(START)));
     test.claim("w1", 1, 1);
-    let counts = test.wait(test.store.counts());
+    let counts = test.wait(test.store.counts(&Scope::Every));
     let count = |state: &str| ("default".to_owned(), state.to_owned(), 1);
     assert_eq!(counts, [count("queued"), count("running")]);
     let sessions = test.wait(test.store.sessions());

@@ -23,7 +23,7 @@ fn all_of_a_long_history_can_be_read(backend: Backend) {
     let expected = CHECKPOINTS + 4;
     let job = test.job(job_id);
     assert_eq!(job.version, expected);
-    let events = test.wait(test.store.events(job_id));
+    let events = test.wait(test.store.events(&Scope::Every, job_id));
     let numbers: Vec<u64> = events.iter().map(|event| event.number).collect();
     assert_eq!(numbers, (1..=expected).collect::<Vec<_>>());
     assert_eq!(windlass_kernel::fold(&events).unwrap().state, job.state);

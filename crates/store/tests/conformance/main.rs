@@ -59,6 +59,7 @@ mod rules;
 mod schedules;
 mod sooner;
 mod stories;
+mod tenants;
 mod turns;
 mod unique;
 mod user_transactions;

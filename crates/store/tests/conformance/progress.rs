@@ -31,7 +31,7 @@ fn report(test: &TestStore, id: JobId, epoch: Epoch, text: &str) -> Result<Answe
 }
 
 fn progress(test: &TestStore, id: JobId) -> Option<Progress> {
-    test.wait(test.store.progress(id))
+    test.wait(test.store.progress(&Scope::Every, id))
 }
 
 fn value(test: &TestStore, id: JobId) -> Option<String> {
@@ -135,9 +135,10 @@ fn of_several_reports_in_one_commit_the_last_one_counts(backend: Backend) {
 fn a_report_is_no_event(backend: Backend) {
     let test = TestStore::new(backend);
     let (id, epoch) = running(&test, 1);
-    let (before, version) = (test.wait(test.store.feed(0, 100)).len(), test.job(id).version);
+    let (before, version) =
+        (test.wait(test.store.feed(&Scope::Every, 0, 100)).events.len(), test.job(id).version);
     report(&test, id, epoch, "1").unwrap();
-    assert_eq!(test.wait(test.store.feed(0, 100)).len(), before);
+    assert_eq!(test.wait(test.store.feed(&Scope::Every, 0, 100)).events.len(), before);
     assert_eq!(test.job(id).version, version);
     let lease = test.job(id).lease.unwrap();
     assert_eq!(lease.beat_at, test.now(), "it is a sign of life");

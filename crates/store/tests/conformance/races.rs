@@ -51,7 +51,7 @@ fn codes(refusals: &[Refusal]) -> HashSet<&'static str> {
 }
 
 fn events(test: &TestStore, id: JobId) -> Vec<Event> {
-    test.wait(test.store.events(id))
+    test.wait(test.store.events(&Scope::Every, id))
 }
 
 fn causes(test: &TestStore, id: JobId) -> Vec<Cause> {

@@ -81,7 +81,7 @@ fn settle_all(test: &TestStore, claim: u128) {
 }
 
 fn is_there(test: &TestStore, id: JobId) -> bool {
-    test.wait(test.store.job(id)).is_some()
+    test.wait(test.store.job(&Scope::Every, id)).is_some()
 }
 
 fn a_job_goes_whole_when_it_was_at_its_end_for_long_enough(backend: Backend) {
@@ -97,8 +97,8 @@ fn a_job_goes_whole_when_it_was_at_its_end_for_long_enough(backend: Backend) {
     assert_eq!((pruned.jobs, pruned.log_rows), (1, 3));
 
     assert!(!is_there(&test, id));
-    assert!(test.wait(test.store.events(id)).is_empty());
-    assert_eq!(test.wait(test.store.payload(id)), None);
+    assert!(test.wait(test.store.events(&Scope::Every, id)).is_empty());
+    assert_eq!(test.wait(test.store.payload(&Scope::Every, id)), None);
     let old_worker = test.op(settle(id, epoch, succeeded())).unwrap_err();
     assert_eq!(old_worker.code(), "NOT_FOUND");
     for table in test.home.side_tables() {
@@ -220,7 +220,7 @@ fn after_a_random_past_whatever_is_left_is_what_it_was(backend: Backend) {
         }
         assert!(gone > 20, "only {gone} jobs were forgotten");
         for (id, is_end) in ended {
-            if rich.wait(rich.store.job(id)).is_some() {
+            if rich.wait(rich.store.job(&Scope::Every, id)).is_some() {
                 continue;
             }
             assert!(is_end, "{id} was not at its end");

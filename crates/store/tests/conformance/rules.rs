@@ -8,7 +8,10 @@ use windlass_kernel::{
     ops::{Enqueue, Expire, Expiry, NewJob, Outcome, Release},
     rule::{Breaker, Budget, DropRule, Each, PutRule, Rate, RuleOp},
 };
-use windlass_store::{ClaimMany, Granted, Reply, Write, read::Listens};
+use windlass_store::{
+    ClaimMany, Granted, Reply, Write,
+    read::{self, Listens},
+};
 
 use crate::common::*;
 
@@ -389,7 +392,8 @@ fn a_job_says_what_keeps_it(backend: Backend) {
     set(&test, "stop", Scope::kind(Kind::new("call").unwrap()), Says::Pause);
     let got = test.claim("w1", 1, 10);
     test.pass(SECOND);
-    let standing = test.wait(test.store.standing(JobId::from_u128(3))).unwrap();
+    let standing =
+        test.wait(test.store.standing(&read::Scope::Every, JobId::from_u128(3))).unwrap();
     assert_eq!(standing.now, test.now());
     assert_eq!(standing.blocked.len(), 1);
     assert_eq!(standing.blocked[0].because, Because::NoSlot { max: 1, held: 1 });
@@ -401,10 +405,11 @@ fn a_job_says_what_keeps_it(backend: Backend) {
     assert_eq!(standing.running, Some((1, SECOND)));
     assert_eq!(standing.before, 1, "the second comes first");
     set(&test, "now", default_queue(), Says::Pause);
-    let standing = test.wait(test.store.standing(JobId::from_u128(3))).unwrap();
+    let standing =
+        test.wait(test.store.standing(&read::Scope::Every, JobId::from_u128(3))).unwrap();
     let because: Vec<Because> = standing.blocked.iter().map(|it| it.because).collect();
     assert_eq!(because, [Because::Paused, Because::NoSlot { max: 1, held: 1 }]);
-    assert!(test.wait(test.store.standing(JobId::from_u128(9))).is_none());
+    assert!(test.wait(test.store.standing(&read::Scope::Every, JobId::from_u128(9))).is_none());
 }
 
 fn whoever_listens_is_named(backend: Backend) {
@@ -416,7 +421,7 @@ fn whoever_listens_is_named(backend: Backend) {
     test.wait(test.store.vouch(&worker("w2")));
     test.commit(vec![listens("w2"), listens("w3")]);
     let named = || -> Vec<String> {
-        let standing = test.wait(test.store.standing(id)).unwrap();
+        let standing = test.wait(test.store.standing(&read::Scope::Every, id)).unwrap();
         assert!(standing.listening.iter().all(|(_, it)| *it == to));
         let mut named: Vec<String> =
             standing.listening.iter().map(|(worker, _)| worker.to_string()).collect();

@@ -162,8 +162,8 @@ fn a_slot_makes_a_job_in_the_same_commit(backend: Backend) {
     assert_eq!((&row.spec.queue, row.spec.max_retries), (&job.queue, 7));
     assert_eq!(row.spec.scheduled_at, Some(test.now()));
     assert_eq!(row.spec.idempotency_key.as_str(), format!("nightly@{}", test.now()));
-    assert_eq!(test.wait(test.store.payload(made)).unwrap(), job.payload.as_str());
-    assert_eq!(test.wait(test.store.events(made))[0].actor, Actor::Scheduler);
+    assert_eq!(test.wait(test.store.payload(&Scope::Every, made)).unwrap(), job.payload.as_str());
+    assert_eq!(test.wait(test.store.events(&Scope::Every, made))[0].actor, Actor::Scheduler);
     assert!(look(&test).is_empty(), "the next slot has not come");
     let due = test.wait(test.store.due(1));
     assert_eq!(due.next_at, Some(test.now().plus(MINUTE)));
@@ -175,8 +175,8 @@ fn a_slot_makes_a_job_in_the_same_commit(backend: Backend) {
     assert_eq!((schedule.last_slot, schedule.version), (Some(test.now()), 5));
     assert_eq!(words(&test, "nightly"), ["created", "fired", "fired", "fired", "fired"]);
     // The line of a firing names its job, in the feed too.
-    let feed = test.wait(test.store.feed(0, 100));
-    assert!(feed.iter().any(|event| event.line.contains(&format!("\"job_id\":\"{made}\""))));
+    let feed = test.wait(test.store.feed(&Scope::Every, 0, 100));
+    assert!(feed.events.iter().any(|event| event.line.contains(&format!("\"job_id\":\"{made}\""))));
     is_sound(&test);
 }
 
@@ -298,7 +298,7 @@ fn a_slot_whose_job_was_forgotten_is_not_filled_in_again(backend: Backend) {
     };
     let pruned = test.wait(test.store.prune(retention, 100));
     assert_eq!(pruned.jobs, 1);
-    assert!(test.wait(test.store.job(made)).is_none());
+    assert!(test.wait(test.store.job(&Scope::Every, made)).is_none());
     let filled = act(&test, "nightly", Action::Backfill { from: slot, to: test.now() }).unwrap();
     assert_eq!((filled.made, filled.known), (Vec::new(), vec![made]));
     is_sound(&test);

@@ -7,7 +7,7 @@ use windlass_kernel::{
     Answer, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Op, Refusal, TenantId,
     Timestamp,
 };
-use windlass_store::{Reply, Store, StoreFuture, Write};
+use windlass_store::{Reply, Store, StoreFuture, Write, read::Scope};
 use windlass_testkit::World;
 
 use crate::common::{Backend, Home, runtime};
@@ -50,9 +50,9 @@ impl StoreWorld {
         if let Op::Enqueue(op) = op {
             return op.tenant.clone();
         }
-        let of_letter = op.dlq_id().and_then(|id| self.wait(self.store.letter(id)));
+        let of_letter = op.dlq_id().and_then(|id| self.wait(self.store.letter(&Scope::Every, id)));
         let id = op.job_id().or(of_letter.map(|letter| letter.job_id));
-        let job = id.and_then(|id| self.wait(self.store.job(id)));
+        let job = id.and_then(|id| self.wait(self.store.job(&Scope::Every, id)));
         job.map_or_else(|| TenantId::new("acme").unwrap(), |job| job.spec.tenant.clone())
     }
 }
@@ -69,23 +69,23 @@ impl World for StoreWorld {
     }
 
     fn job(&mut self, job_id: JobId) -> Option<Job> {
-        self.wait(self.store.job(job_id))
+        self.wait(self.store.job(&Scope::Every, job_id))
     }
 
     fn events(&mut self, job_id: JobId) -> Vec<Event> {
-        self.wait(self.store.events(job_id))
+        self.wait(self.store.events(&Scope::Every, job_id))
     }
 
     fn letter(&mut self, dlq_id: DlqId) -> Option<DeadLetter> {
-        self.wait(self.store.letter(dlq_id))
+        self.wait(self.store.letter(&Scope::Every, dlq_id))
     }
 
     fn approvals(&mut self, dlq_id: DlqId) -> Vec<Approval> {
-        self.wait(self.store.approvals(dlq_id))
+        self.wait(self.store.approvals(&Scope::Every, dlq_id))
     }
 
     fn attempts(&mut self, job_id: JobId) -> Vec<Attempt> {
-        self.wait(self.store.attempts(job_id))
+        self.wait(self.store.attempts(&Scope::Every, job_id))
     }
 
     fn open_jobs(&mut self) -> Vec<Job> {

@@ -87,7 +87,7 @@ fn it_holds_for_users_transactions_too(backend: Backend) {
     user.sql("COMMIT");
     assert_eq!(test.enqueue(4, unique("sync")), JobId::from_u128(1));
     assert_eq!(test.wait(test.store.open_jobs()).len(), 1);
-    let result = test.wait(test.store.inbox_result(JobId::from_u128(3))).unwrap();
+    let result = test.wait(test.store.inbox_result(&Scope::Every, JobId::from_u128(3))).unwrap();
     assert_eq!(result.existing, Some(JobId::from_u128(1)));
     assert!(test.home.check().is_clean());
 }

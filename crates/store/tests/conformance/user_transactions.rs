@@ -54,11 +54,11 @@ fn put(user: &mut dyn User, number: u128, new: NewJob) -> Result<(), Refusal> {
 }
 
 fn result(test: &TestStore, number: u128) -> Option<InboxResult> {
-    test.wait(test.store.inbox_result(JobId::from_u128(number)))
+    test.wait(test.store.inbox_result(&Scope::Every, JobId::from_u128(number)))
 }
 
 fn find(test: &TestStore, number: u128) -> Option<Job> {
-    test.wait(test.store.job(JobId::from_u128(number)))
+    test.wait(test.store.job(&Scope::Every, JobId::from_u128(number)))
 }
 
 fn with_key(key: &str, new: NewJob) -> NewJob {
@@ -75,7 +75,7 @@ fn check(test: &TestStore) {
 /// Waits until the store has so many jobs, and writes nothing meanwhile.
 fn wait_for_jobs(test: &TestStore, jobs: u64) {
     let since = Instant::now();
-    while test.wait(test.store.counts()).iter().map(|it| it.2).sum::<u64>() < jobs {
+    while test.wait(test.store.counts(&Scope::Every)).iter().map(|it| it.2).sum::<u64>() < jobs {
         assert!(since.elapsed() < Duration::from_secs(10), "nobody has noticed");
         thread::sleep(Duration::from_millis(5));
     }
@@ -86,7 +86,7 @@ fn a_job_commits_with_the_users_rows(backend: Backend) {
     user_commits(&test, [(1, plain())]);
     let job = test.job(JobId::from_u128(1));
     assert_eq!((job.state, job.version), (State::Queued, 1));
-    let events = test.wait(test.store.events(job.id));
+    let events = test.wait(test.store.events(&Scope::Every, job.id));
     assert_eq!(events[0].actor.to_string(), "user:ann");
     assert_eq!((test.home.count("inbox"), test.home.count("orders")), (0, 1));
     assert_eq!(result(&test, 1), None);
@@ -119,8 +119,8 @@ fn many_in_one_transaction_keep_their_order(backend: Backend) {
     user_commits(&test, (1..=1_200).rev().map(|number| (number, plain())));
     // The one that was asked for last is found, though a commit takes fewer than there are.
     assert!(find(&test, 1).is_some());
-    let feed = test.wait(test.store.feed(0, 1_000));
-    let made: Vec<String> = feed.iter().map(|event| event.line[2..28].to_owned()).collect();
+    let feed = test.wait(test.store.feed(&Scope::Every, 0, 1_000));
+    let made: Vec<String> = feed.events.iter().map(|event| event.line[2..28].to_owned()).collect();
     let asked =
         (1..=1_200).rev().map(|number| JobId::from_u128(number).to_string()[4..].to_owned());
     assert!(made.iter().cloned().eq(asked), "{} jobs out of order", made.len());
@@ -152,7 +152,7 @@ fn a_hit_a_conflict_and_a_refusal_are_told_and_stop_nobody(backend: Backend) {
         NewJob { task: Some(NewTask { task_id, may_rerun: false }), ..new }
     };
     test.enqueue(1, with_key("a", plain()));
-    let before = test.wait(test.store.feed(0, 100)).len() as u64;
+    let before = test.wait(test.store.feed(&Scope::Every, 0, 100)).events.len() as u64;
     user_commits(
         &test,
         [
@@ -183,7 +183,8 @@ fn a_hit_a_conflict_and_a_refusal_are_told_and_stop_nobody(backend: Backend) {
         assert_eq!(find(&test, number).is_some(), made, "job {number}");
     }
     let told: Vec<(u64, String)> = test
-        .wait(test.store.feed(before, 100))
+        .wait(test.store.feed(&Scope::Every, before, 100))
+        .events
         .into_iter()
         .filter(|event| event.line.starts_with('{'))
         .map(|event| (event.number, event.line))
@@ -247,7 +248,7 @@ fn a_payload_is_kept_byte_for_byte(backend: Backend) {
         ["{ \"n\" : 3544790567247868102,\n\t\"f\":1.10e+2 }", "\"\\u0000\\ud83d\\ude00 €\"", &long];
     user_commits(&test, (1..).zip(texts.map(with_payload)));
     for (number, text) in (1..).zip(texts) {
-        let payload = test.wait(test.store.payload(JobId::from_u128(number)));
+        let payload = test.wait(test.store.payload(&Scope::Every, JobId::from_u128(number)));
         assert_eq!(payload.as_deref(), Some(text));
     }
     check(&test);
@@ -275,9 +276,12 @@ fn jobs_of_several_tenants_are_told_each_to_its_own(backend: Backend) {
     }
     user.sql("COMMIT");
     test.commit(Vec::new());
-    let feed = test.wait(test.store.feed(0, 100));
-    let told: Vec<(u64, &str, bool)> =
-        feed.iter().map(|it| (it.number, it.tenant.as_str(), it.line.starts_with('{'))).collect();
+    let feed = test.wait(test.store.feed(&Scope::Every, 0, 100));
+    let told: Vec<(u64, &str, bool)> = feed
+        .events
+        .iter()
+        .map(|it| (it.number, it.tenant.as_str(), it.line.starts_with('{')))
+        .collect();
     let expected = [
         (1, "acme", false),
         (2, "zeta", false),

@@ -10,7 +10,7 @@ use tokio::runtime::{Builder, Handle};
 use windlass_kernel::{JobId, Retention, State, Timestamp};
 use windlass_store::{
     Store, StoreFuture,
-    read::FeedEvent,
+    read::{FeedEvent, Scope},
     sqlite::{MemoryOptions, Sqlite},
 };
 
@@ -32,10 +32,10 @@ fn whatever_is_asked_is_answered_at_the_first_poll() {
     let store = in_memory(true);
     let id = JobId::from_u128(1);
     at_once(store.commit(vec![write(enqueue(1, plain()))].into())).remove(0).unwrap();
-    assert_eq!(at_once(store.job(id)).unwrap().state, State::Queued);
-    assert_eq!(at_once(store.events(id)).len(), 1);
-    assert_eq!(at_once(store.feed(0, 10)).len(), 1);
-    assert_eq!(at_once(store.counts()).len(), 1);
+    assert_eq!(at_once(store.job(&Scope::Every, id)).unwrap().state, State::Queued);
+    assert_eq!(at_once(store.events(&Scope::Every, id)).len(), 1);
+    assert_eq!(at_once(store.feed(&Scope::Every, 0, 10)).events.len(), 1);
+    assert_eq!(at_once(store.counts(&Scope::Every)).len(), 1);
     assert_eq!(at_once(store.prune(Retention::default(), 10)).jobs, 0);
     at_once(store.raise_incarnation());
 }
@@ -46,9 +46,9 @@ fn the_inbox_is_promoted_by_a_commit_and_by_nothing_else() {
     enqueue_own(&store, 1, plain());
     // Whoever watched the inbox would have noticed.
     std::thread::sleep(Duration::from_millis(300));
-    assert_eq!(at_once(store.counts()), []);
+    assert_eq!(at_once(store.counts(&Scope::Every)), []);
     at_once(store.commit(Arc::default()));
-    assert_eq!(at_once(store.counts()).len(), 1);
+    assert_eq!(at_once(store.counts(&Scope::Every)).len(), 1);
 }
 
 /// More than tokio lets a task do before it has to yield.
@@ -70,14 +70,14 @@ fn no_time_passes_while_the_store_works() {
         let timer = tokio::spawn(tokio::time::sleep(Duration::from_millis(1)));
         for number in 1..=COMMITS {
             store.commit(vec![write(enqueue(number, plain()))].into()).await.unwrap();
-            let job = store.job(JobId::from_u128(number)).await.unwrap().unwrap();
+            let job = store.job(&Scope::Every, JobId::from_u128(number)).await.unwrap().unwrap();
             assert_eq!(job.spec.created_at, Timestamp::from_micros(START));
         }
         assert_eq!(start.elapsed(), Duration::ZERO);
         assert!(!timer.is_finished());
         tokio::time::sleep(Duration::from_secs(3600)).await;
         store.commit(vec![write(enqueue(1_000, plain()))].into()).await.unwrap();
-        let job = store.job(JobId::from_u128(1_000)).await.unwrap().unwrap();
+        let job = store.job(&Scope::Every, JobId::from_u128(1_000)).await.unwrap().unwrap();
         assert_eq!(job.spec.created_at.since(Timestamp::from_micros(START)), start.elapsed());
     });
 }
@@ -93,9 +93,9 @@ fn feed_of(seed: u64) -> Vec<FeedEvent> {
     rich.use_inbox();
     let report = rich.home.check();
     assert!(report.is_clean(), "{report}");
-    let feed = rich.wait(rich.store.feed(0, 10_000));
-    assert!(feed.len() > 100, "{} events prove little", feed.len());
-    feed
+    let feed = rich.wait(rich.store.feed(&Scope::Every, 0, 10_000));
+    assert!(feed.events.len() > 100, "{} events prove little", feed.events.len());
+    feed.events
 }
 
 #[test]
@@ -117,10 +117,10 @@ fn many_threads_may_wait_at_once() {
                 for number in 1..=5 {
                     let id = thread << 32 | number;
                     at_once(store.commit(vec![write(enqueue(id, plain()))].into()));
-                    assert!(at_once(store.job(JobId::from_u128(id))).is_some());
+                    assert!(at_once(store.job(&Scope::Every, JobId::from_u128(id))).is_some());
                 }
             });
         }
     });
-    assert_eq!(at_once(store.feed(0, 1_000)).len(), 500);
+    assert_eq!(at_once(store.feed(&Scope::Every, 0, 1_000)).events.len(), 500);
 }

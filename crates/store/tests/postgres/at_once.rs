@@ -2,7 +2,7 @@
 
 use windlass_kernel::State;
 
-use crate::common::{Backend, TestStore, enqueue, plain, postgres::SchemaHome};
+use crate::common::{Backend, Scope, TestStore, enqueue, plain, postgres::SchemaHome};
 
 /// What the function says that such a commit begins with: nothing, or the code of its error.
 fn begin(shell: &crate::common::postgres::Shell, now: &str) -> Option<String> {
@@ -37,6 +37,6 @@ fn an_id_that_is_taken_is_found_although_nobody_has_looked() {
     let again = test.op(enqueue(1, plain())).unwrap();
     assert!(again.recorded, "it is the same job");
     assert_eq!(test.job(id).state, State::Queued);
-    assert_eq!(test.wait(test.store.events(id)).len(), 1);
+    assert_eq!(test.wait(test.store.events(&Scope::Every, id)).len(), 1);
     assert!(test.home.check().is_clean());
 }

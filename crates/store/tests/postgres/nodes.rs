@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, thread};
 
-use windlass_store::Store;
+use windlass_store::{Store, read::Scope};
 
 use crate::common::{
     Backend, Home, START, TestStore, claim_many, clock, enqueue, granted, plain, runtime, write,
@@ -24,8 +24,8 @@ fn of_several_nodes_that_promote_each_row_is_taken_by_one_and_in_its_order() {
     assert_eq!(test.home.count("jobs"), u64::try_from(ROWS).unwrap());
     // A row that was taken twice would be a hit the second time.
     assert_eq!(test.home.count("inbox_results"), 0);
-    let feed = test.wait(test.store.feed(0, 10_000));
-    let made: Vec<&str> = feed.iter().map(|event| &event.line[2..28]).collect();
+    let feed = test.wait(test.store.feed(&Scope::Every, 0, 10_000));
+    let made: Vec<&str> = feed.events.iter().map(|event| &event.line[2..28]).collect();
     assert!(made.is_sorted(), "one node took rows that stood behind those of another");
 }
 

@@ -10,7 +10,7 @@ use windlass_kernel::{
     ops::NewJob,
     rule::{Each, PutRule, Rate, RuleOp},
 };
-use windlass_store::{Reply, Store, Write};
+use windlass_store::{Reply, Store, Write, read};
 
 use crate::common::{
     Backend, START, TestStore, answer, claim_many, clock, enqueue, granted, person, plain, queue,
@@ -75,7 +75,7 @@ fn held_at_once(test: &TestStore, jobs: u128) -> (usize, usize) {
     assert!(test.wait(test.store.open_jobs()).is_empty(), "all are done");
     assert!(test.home.check().is_clean());
     let (mut held, mut most, mut by_key, mut most_by_key) = (0, 0, HashMap::new(), 0);
-    for event in test.wait(test.store.feed(0, 100_000)) {
+    for event in test.wait(test.store.feed(&read::Scope::Every, 0, 100_000)).events {
         let line: serde_json::Value = serde_json::from_str(&event.line).unwrap();
         // That the rule was set is told too.
         let Some(id) = line.get(0).and_then(|id| id.as_str()) else { continue };

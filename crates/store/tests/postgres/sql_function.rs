@@ -1,7 +1,7 @@
 //! `enqueue` for any language: a function of the schema, in the caller's own transaction.
 
 use windlass_kernel::{JobId, State};
-use windlass_store::read::InboxOutcome;
+use windlass_store::{read::InboxOutcome, read::Scope};
 
 use crate::common::{
     Backend, TestStore,
@@ -36,7 +36,7 @@ fn a_job_from_sql_is_a_job_like_any_other() {
          scheduled_at => '2027-01-01 12:00:00.5+02', idempotency_key => 'k1', max_retries => 7,
          timeout_ms => 1500, tags => ARRAY['a', 'b \"c\"'], principal => 'ann'",
     );
-    assert!(test.wait(test.store.job(id)).is_none(), "it is not committed");
+    assert!(test.wait(test.store.job(&Scope::Every, id)).is_none(), "it is not committed");
     shell.run("COMMIT");
     let job = test.job(id);
     let spec = &job.spec;
@@ -52,9 +52,9 @@ fn a_job_from_sql_is_a_job_like_any_other() {
     assert_eq!(spec.idempotency_scope.as_str(), "default");
     let tags: Vec<&str> = spec.tags.iter().map(windlass_kernel::Tag::as_str).collect();
     assert_eq!(tags, ["a", "b \"c\""]);
-    let payload = test.wait(test.store.payload(id)).unwrap();
+    let payload = test.wait(test.store.payload(&Scope::Every, id)).unwrap();
     assert_eq!(payload, "{\"n\": 12345678901234567890.10}", "not a digit is lost");
-    let events = test.wait(test.store.events(id));
+    let events = test.wait(test.store.events(&Scope::Every, id));
     assert_eq!(events[0].actor.to_string(), "user:ann");
     assert!(test.home.check().is_clean());
 }
@@ -79,7 +79,7 @@ fn what_is_rolled_back_was_never_asked_for() {
     shell.run("BEGIN");
     let id = enqueue(&shell, "'mail'");
     shell.run("ROLLBACK");
-    assert!(test.wait(test.store.job(id)).is_none());
+    assert!(test.wait(test.store.job(&Scope::Every, id)).is_none());
     assert_eq!(test.home.count("inbox"), 0);
 }
 
@@ -93,15 +93,15 @@ fn bad_input_is_refused_at_once_or_told_later() {
     assert_eq!(test.home.count("inbox"), 0);
     // What only the rules know is told under the id that was given.
     let id = enqueue(&shell, "'mail', priority => 20000, tenant => 'acme'");
-    let told = test.wait(test.store.inbox_result(id)).unwrap();
+    let told = test.wait(test.store.inbox_result(&Scope::Every, id)).unwrap();
     assert_eq!(told.outcome, InboxOutcome::Refused);
     assert!(told.why.unwrap().contains("priority"));
-    assert!(test.wait(test.store.job(id)).is_none());
+    assert!(test.wait(test.store.job(&Scope::Every, id)).is_none());
     // What cannot be read at all is set aside, and stops nobody.
     let unreadable = enqueue(&shell, "'mail', priority => 2000000");
     let next = enqueue(&shell, "'mail'");
     assert_eq!(test.job(next).state, State::Queued);
-    assert!(test.wait(test.store.job(unreadable)).is_none());
+    assert!(test.wait(test.store.job(&Scope::Every, unreadable)).is_none());
     assert_eq!(test.home.count("inbox_set_aside"), 1);
 }
 
@@ -111,11 +111,11 @@ fn a_known_key_is_a_hit() {
     let first = enqueue(&shell, "'mail', idempotency_key => 'k'");
     let second = enqueue(&shell, "'mail', idempotency_key => 'k'");
     assert_eq!(test.job(first).state, State::Queued);
-    let told = test.wait(test.store.inbox_result(second)).unwrap();
+    let told = test.wait(test.store.inbox_result(&Scope::Every, second)).unwrap();
     assert_eq!((told.outcome, told.existing), (InboxOutcome::Hit, Some(first)));
     // The number of its event is the one that the feed gives.
-    let feed = test.wait(test.store.feed(told.event - 1, 1));
-    assert!(feed[0].line.contains("\"inbox\":\"hit\""), "{}", feed[0].line);
+    let feed = test.wait(test.store.feed(&Scope::Every, told.event - 1, 1));
+    assert!(feed.events[0].line.contains("\"inbox\":\"hit\""), "{}", feed.events[0].line);
 }
 
 #[test]
@@ -127,6 +127,6 @@ fn a_transaction_that_stays_open_stops_nobody() {
     let done = enqueue(&other, "'mail', idempotency_key => 'k'");
     assert_eq!(test.job(done).state, State::Queued);
     shell.run("COMMIT");
-    let told = test.wait(test.store.inbox_result(open)).unwrap();
+    let told = test.wait(test.store.inbox_result(&Scope::Every, open)).unwrap();
     assert_eq!((told.outcome, told.existing), (InboxOutcome::Hit, Some(done)));
 }

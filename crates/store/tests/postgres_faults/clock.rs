@@ -30,7 +30,8 @@ fn times_never_go_back_with_the_clock() {
     assert_eq!(test.job(id).lease.as_ref().unwrap().until, until);
     let ended = test.op(settle(id, held.epoch, succeeded())).unwrap();
     assert_eq!(ended.state, State::Succeeded);
-    let times: Vec<_> = test.wait(test.store.events(id)).iter().map(|event| event.at).collect();
+    let times: Vec<_> =
+        test.wait(test.store.events(&Scope::Every, id)).iter().map(|event| event.at).collect();
     assert!(times.is_sorted(), "{times:?}");
     // What was granted after the clock went back runs out by the time that counts.
     let next = test.claim("w1", 2, 1).remove(0).job;
@@ -38,7 +39,12 @@ fn times_never_go_back_with_the_clock() {
     test.pass(HOUR + 2 * LEASE);
     let expire = Expire { job_id: next.id, version: next.version, what: Expiry::Lease, jitter };
     assert_eq!(test.op(expire).unwrap().state, State::Interrupted);
-    let feed: Vec<_> = test.wait(test.store.feed(0, 100)).iter().map(|event| event.at).collect();
+    let feed: Vec<_> = test
+        .wait(test.store.feed(&Scope::Every, 0, 100))
+        .events
+        .iter()
+        .map(|event| event.at)
+        .collect();
     assert!(feed.is_sorted(), "{feed:?}");
     drop(test);
     let report = home.check();

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 use windlass_kernel::JobId;
-use windlass_store::{Store as _, Write, postgres::tokio_postgres::NoTls};
+use windlass_store::{Store as _, Write, postgres::tokio_postgres::NoTls, read::Scope};
 use windlass_testkit::{
     postgres::{Cluster, Options},
     random::{self, Chance},
@@ -58,7 +58,7 @@ fn a_server_without_a_free_connection_is_unavailable_until_there_is_one() {
         take(&mut taken);
         // Now and then the store is faster than the others, and has an answer.
         let written = runtime.block_on(store.commit(one(2))).err();
-        let read = runtime.block_on(store.job(JobId::from_u128(1))).err();
+        let read = runtime.block_on(store.job(&Scope::Every, JobId::from_u128(1))).err();
         told.extend(written.map(|error| ("write", error.code())));
         told.extend(read.map(|error| ("read", error.code())));
     }
@@ -97,7 +97,7 @@ fn a_partition_that_cannot_be_made_spoils_no_connection() {
     let mut failed = Vec::new();
     while begun.elapsed() < Duration::from_millis(6_500) {
         let id = JobId::from_u128(1);
-        if let Err(error) = runtime.block_on(store.job(id)) {
+        if let Err(error) = runtime.block_on(store.job(&Scope::Every, id)) {
             failed.push(format!("{error:?}"));
         }
         std::thread::sleep(Duration::from_millis(50));

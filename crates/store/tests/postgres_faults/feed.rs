@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use windlass_store::Store as _;
+use windlass_store::{Store as _, read::Scope};
 
 use crate::{
     common::{postgres::SchemaHome, *},
@@ -37,12 +37,12 @@ fn a_follower_sees_every_number_once_and_in_order() {
         let (mut last, mut rows, mut pages) = (0, 1, 0u64);
         loop {
             let is_last = stopping.load(Ordering::SeqCst);
-            let events = reader.feed(last, rows).await.unwrap();
-            for event in &events {
+            let events = reader.feed(&Scope::Every, last, rows).await.unwrap();
+            for event in &events.events {
                 assert_eq!(event.number, last + 1, "a gap, or a repeat");
                 last = event.number;
             }
-            if events.is_empty() && is_last {
+            if events.events.is_empty() && is_last {
                 return (last, pages);
             }
             pages += 1;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use windlass_kernel::{JobId, State};
-use windlass_store::{Store as _, Write};
+use windlass_store::{Store as _, Write, read::Scope};
 
 use crate::{
     common::{postgres::SchemaHome, *},
@@ -115,9 +115,9 @@ fn a_transaction_that_stays_open_stalls_nobody() {
     let mut seen = 0;
     for _ in 0..count(4, 40) {
         load.wait_for(100);
-        let events = runtime.block_on(nodes[0].feed(seen, 10_000)).unwrap();
-        assert!(!events.is_empty(), "the feed stands still");
-        seen = events.last().unwrap().number;
+        let events = runtime.block_on(nodes[0].feed(&Scope::Every, seen, 10_000)).unwrap();
+        assert!(!events.events.is_empty(), "the feed stands still");
+        seen = events.events.last().unwrap().number;
     }
     let ledger = load.stop(&runtime);
     judge(&home, &ledger);

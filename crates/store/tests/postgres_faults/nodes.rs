@@ -11,7 +11,7 @@ use windlass_kernel::{
     Answer, IdempotencyKey, IdempotencyScope, Jitter, JobId, Kind, Refusal, State,
     ops::{Cancel, Expire, Expiry, Idempotency, NewJob},
 };
-use windlass_store::{Reply, Store as _, Write, postgres::Postgres};
+use windlass_store::{Reply, Store as _, Write, postgres::Postgres, read::Scope};
 
 use crate::{
     common::{postgres::SchemaHome, *},
@@ -109,7 +109,7 @@ fn of_settles_on_two_nodes_one_counts() {
         ];
         let told = two.at_once(writes);
         assert_eq!(told.iter().filter(|it| it.is_ok()).count(), 1, "{told:?}");
-        let events = two.runtime.block_on(two.nodes[0].events(id)).unwrap();
+        let events = two.runtime.block_on(two.nodes[0].events(&Scope::Every, id)).unwrap();
         assert_eq!(events.iter().filter(|event| event.to.is_end()).count(), 1);
     }
     two.check();
@@ -154,7 +154,7 @@ fn what_a_node_remembers_is_judged_by_what_is_stored() {
         let ended = two.op(1, end(id, job.version)).unwrap();
         let told = two.op(0, settle(id, job.epoch, succeeded()));
         assert_eq!(told, Err(Refusal::StaleAttempt), "the job was {}", ended.state);
-        let stored = two.runtime.block_on(two.nodes[1].job(id)).unwrap().unwrap();
+        let stored = two.runtime.block_on(two.nodes[1].job(&Scope::Every, id)).unwrap().unwrap();
         assert_eq!(stored.state, ended.state);
         if ended.state == State::Interrupted {
             // It can go to the other node, and then comes back to nobody else.

@@ -6,6 +6,7 @@ use windlass_kernel::{Refusal, State};
 use windlass_store::{
     Store as _,
     postgres::{Options, Postgres},
+    read::Scope,
 };
 use windlass_testkit::postgres::{self, Cluster};
 
@@ -48,7 +49,7 @@ fn compare(home: &SchemaHome, restored: impl FnOnce(&[u8]) -> Options) {
     let lost = granted(&tell(&store, claim_many("w2", 2, 1)).unwrap()).remove(0).job;
     drop(store);
     let store = node(&runtime, &restored(&dump));
-    let job = runtime.block_on(store.job(held.id)).unwrap().unwrap();
+    let job = runtime.block_on(store.job(&Scope::Every, held.id)).unwrap().unwrap();
     assert_eq!(job.state, State::Interrupted, "a lease of before the copy goes on");
     let told = tell(&store, write(settle(held.id, held.epoch, succeeded())));
     assert_eq!(told.unwrap_err(), Refusal::StaleAttempt);

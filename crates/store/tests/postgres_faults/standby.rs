@@ -12,7 +12,7 @@ use std::{
 
 use tokio::runtime::Runtime;
 use windlass_kernel::{JobId, Refusal, State};
-use windlass_store::{Store as _, postgres::Postgres};
+use windlass_store::{Store as _, postgres::Postgres, read::Scope};
 use windlass_testkit::postgres::{Cluster, Options, Stop};
 
 use crate::{
@@ -179,7 +179,7 @@ fn what_was_acknowledged_survives_the_primary() {
         let told = tell(&nodes[1], write(settle(old.id, old.epoch, succeeded())));
         assert_eq!(told.unwrap_err(), Refusal::StaleAttempt);
         assert_eq!(
-            runtime.block_on(nodes[0].job(old.id)).unwrap().unwrap().state,
+            runtime.block_on(nodes[0].job(&Scope::Every, old.id)).unwrap().unwrap().state,
             State::Interrupted
         );
         let sql = "
@@ -233,7 +233,7 @@ impl Waiting {
         self.pair.fail_over();
         let begun = Instant::now();
         let job = loop {
-            match self.runtime.block_on(self.store.job(JobId::from_u128(1))) {
+            match self.runtime.block_on(self.store.job(&Scope::Every, JobId::from_u128(1))) {
                 Ok(job) => break job,
                 Err(error) => assert!(begun.elapsed() < Duration::from_secs(10), "{error:?}"),
             }

@@ -80,7 +80,8 @@ fn a_read_of_a_job_that_waits_says_so_if_it_cannot_be_promoted() {
     let test = FileStore::new();
     let is_shut = Arc::new(AtomicBool::new(true));
     let number = user_holds_the_lock_after_a_job(&test, is_shut.clone());
-    let error = test.runtime.block_on(test.store.job(JobId::from_u128(number))).unwrap_err();
+    let error =
+        test.runtime.block_on(test.store.job(&Scope::Every, JobId::from_u128(number))).unwrap_err();
     assert!(matches!(error, Error::Unavailable(_)), "{error:?}");
     is_shut.store(false, Ordering::SeqCst);
     wait_for_jobs(&test, u64::try_from(number).unwrap());

@@ -17,7 +17,8 @@ use tokio::{
     sync::Notify,
     time::{sleep, timeout},
 };
-use windlass_kernel::{Job, JobId, State, TenantId};
+use windlass_kernel::{Job, JobId, State};
+use windlass_store::read::Scope;
 
 use super::Inner;
 use crate::Error;
@@ -101,7 +102,7 @@ impl Drop for Waiting<'_> {
 const LOOK_FIRST: Duration = Duration::from_millis(20);
 const LOOK_LATER: Duration = Duration::from_millis(500);
 
-pub(super) async fn wait(inner: &Inner, tenant: &TenantId, id: JobId) -> Result<Ended, Error> {
+pub(super) async fn wait(inner: &Inner, scope: &Scope, id: JobId) -> Result<Ended, Error> {
     let waiting = Waiting::new(&inner.ends, id);
     let mut pause = LOOK_FIRST;
     loop {
@@ -109,7 +110,7 @@ pub(super) async fn wait(inner: &Inner, tenant: &TenantId, id: JobId) -> Result<
         tokio::pin!(told);
         // From here on it hears what is told, also while it looks.
         told.as_mut().enable();
-        let job = match inner.store.job(id).await {
+        let job = match inner.store.job(scope, id).await {
             Ok(job) => job,
             // The store is away, and will be back.
             Err(error) if error.info().retryable => {
@@ -119,9 +120,9 @@ pub(super) async fn wait(inner: &Inner, tenant: &TenantId, id: JobId) -> Result<
             }
             Err(error) => return Err(error.into()),
         };
-        let job = job.filter(|job| job.spec.tenant == *tenant).ok_or(Error::NoJob(id))?;
+        let job = job.ok_or(Error::NoJob(id))?;
         if job.state.is_end() {
-            let mut outputs = inner.store.outputs(id).await?;
+            let mut outputs = inner.store.outputs(scope, id).await?;
             let last = outputs.pop().filter(|output| output.attempt == job.attempt);
             let (result, remaining) = last.map_or((None, None), |it| (it.result, it.remaining));
             return Ok(Ended { job, result, remaining });

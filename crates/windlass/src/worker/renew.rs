@@ -8,7 +8,7 @@
 
 use tokio::time::{Instant, sleep_until, timeout_at};
 use windlass_kernel::{JobId, Op, ops::Release};
-use windlass_store::{Error, Reply, Write};
+use windlass_store::{Error, Reply, Write, read::Scope};
 
 use super::run::Shared;
 
@@ -47,7 +47,7 @@ pub(super) async fn renew(shared: &Shared) {
 /// Gives back jobs that the worker holds and nobody here runs.
 async fn give_back(shared: &Shared, strangers: &[JobId]) -> Result<(), Error> {
     for job_id in strangers.iter().take(GIVE_BACK_MAX) {
-        let Some(job) = shared.inner().store.job(*job_id).await? else { continue };
+        let Some(job) = shared.inner().store.job(&Scope::Every, *job_id).await? else { continue };
         let is_held = job.lease.as_ref().is_some_and(|lease| lease.worker == shared.worker);
         // Asked after the epoch was read: a claim that came in between has another one.
         if is_held && shared.executions.is_stranger(job.id) {

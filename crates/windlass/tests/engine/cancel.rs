@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass::{HandlerResult, State, job, testing};
+use windlass::{HandlerResult, Scope, State, job, testing};
 use windlass_kernel::Fact;
 
 use crate::common::{Do, act};
@@ -102,7 +102,7 @@ async fn a_handler_that_gives_no_reason_stopped_for_the_one_it_was_given() -> Ha
     tokio::time::sleep(Duration::from_secs(1)).await;
     engine.cancel_with(id, Duration::from_secs(7), Some("enough".to_owned())).await?;
     engine.wait(id).await?;
-    let last = engine.store().events(id).await?.pop().unwrap();
+    let last = engine.store().events(&Scope::Every, id).await?.pop().unwrap();
     let Fact::Cancelled { reason, .. } = last.fact else { panic!("{last:?}") };
     assert_eq!(reason.as_deref(), Some("enough"));
     worker.shutdown().await?;

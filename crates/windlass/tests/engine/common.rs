@@ -16,7 +16,7 @@ use windlass_kernel::{
     Actor, Answer, Jitter, Principal, TenantId,
     ops::{Enqueue, NewJob},
 };
-use windlass_store::{Reply, Write};
+use windlass_store::{Reply, Write, read::Scope};
 use windlass_testkit::postgres::Cluster;
 
 /// A job that does what it says.
@@ -119,7 +119,7 @@ pub(crate) fn in_whole_seconds(text: &str) -> String {
 
 /// How a job came to where it is, as words: `queued dispatched running succeeded`.
 pub(crate) async fn path(engine: &Engine, id: JobId) -> String {
-    let events = engine.store().events(id).await.unwrap();
+    let events = engine.store().events(&Scope::Every, id).await.unwrap();
     let moves = events.iter().filter(|event| event.is_move());
     moves.map(|event| event.to.as_str()).collect::<Vec<_>>().join(" ")
 }

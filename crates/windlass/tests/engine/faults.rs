@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use windlass::{
-    Context, HandlerResult, State,
+    Context, HandlerResult, Scope, State,
     faults::{Fault, Faults},
     job, testing,
 };
@@ -28,7 +28,7 @@ async fn with(fault: Fault) -> HandlerResult<(String, u32, Option<&'static str>)
     assert_eq!(ended.job.state, State::Succeeded);
     assert!(faults.is_spent());
     worker.shutdown().await?;
-    let events = engine.store().events(id).await?;
+    let events = engine.store().events(&Scope::Every, id).await?;
     let set_back = [State::RetryScheduled, State::Interrupted];
     let set_back = events.iter().find(|event| set_back.contains(&event.to));
     Ok((path(&engine, id).await, counter.get(), set_back.map(|event| event.cause.as_str())))

@@ -11,7 +11,7 @@ use std::{
 
 use windlass::{Context, Engine, HandlerResult, State, Timestamp, job, testing, timers::Config};
 use windlass_kernel::WorkerId;
-use windlass_store::{Store as _, sqlite::Sqlite};
+use windlass_store::{Store as _, read::Scope, sqlite::Sqlite};
 
 use crate::{
     chance::Chance,
@@ -88,7 +88,7 @@ async fn hang_once(_: Do, context: Context) -> HandlerResult {
 }
 
 async fn count(store: &Sqlite, queue: &str, state: State) -> usize {
-    let counts = store.counts().await.unwrap();
+    let counts = store.counts(&Scope::Every).await.unwrap();
     let it = counts.iter().find(|it| it.0 == queue && it.1 == state.as_str());
     it.map_or(0, |it| usize::try_from(it.2).unwrap())
 }
@@ -97,10 +97,11 @@ async fn count(store: &Sqlite, queue: &str, state: State) -> usize {
 async fn interrupted_at(store: &Sqlite) -> HandlerResult<Vec<Timestamp>> {
     let (mut times, mut after) = (Vec::new(), 0);
     loop {
-        let events = store.feed(after, 100).await?;
-        let Some(last) = events.last() else { break };
+        let events = store.feed(&Scope::Every, after, 100).await?;
+        let Some(last) = events.events.last() else { break };
         after = last.number;
-        let interrupted = events.iter().filter(|it| it.line.contains(r#""running","interrupted""#));
+        let interrupted =
+            events.events.iter().filter(|it| it.line.contains(r#""running","interrupted""#));
         times.extend(interrupted.map(|event| event.at));
     }
     assert_eq!(times.len(), HELD, "each is taken from its worker once");

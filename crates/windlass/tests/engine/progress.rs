@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use windlass::{Context, Error, HandlerResult, State, job, testing};
+use windlass::{Context, Error, HandlerResult, Scope, State, job, testing};
 
 use crate::common::Do;
 
@@ -41,7 +41,7 @@ async fn what_a_handler_says_can_be_read_while_it_runs_and_afterwards() -> Handl
 
     assert!(engine.wait(id).await?.is_success());
     assert_eq!(engine.progress(id).await?.unwrap().get::<Rows>()?.done, 10);
-    let events = engine.store().events(id).await?;
+    let events = engine.store().events(&Scope::Every, id).await?;
     assert_eq!(events.len(), 4, "it is not history");
     worker.shutdown().await?;
     Ok(())

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use windlass::{Engine, Error, HandlerResult, JobRequest, Refusal, State, Work, job, testing};
+use windlass::{
+    Engine, Error, HandlerResult, JobRequest, Refusal, Scope, State, Work, job, testing,
+};
 
 use crate::common::{Do, act};
 
@@ -49,7 +51,7 @@ async fn everything_that_is_said_is_kept() -> HandlerResult {
     assert_eq!(spec.task_id.as_str(), "task-1");
     assert_eq!(spec.tags, ["red".parse()?, "green".parse()?]);
     assert!(spec.trace_id.as_str().starts_with("00-0af7"));
-    let created = &engine.store().events(id).await?[0];
+    let created = &engine.store().events(&Scope::Every, id).await?[0];
     assert_eq!(created.actor.to_string(), "user:ann");
     Ok(())
 }

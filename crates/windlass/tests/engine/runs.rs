@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use windlass::{
-    Engine, HandlerResult, JobId, Refusal, State, SubmitError, Work, Worker,
+    Engine, HandlerResult, JobId, Refusal, Scope, State, SubmitError, Work, Worker,
     faults::{Fault, Faults},
 };
 use windlass_kernel::{
@@ -31,7 +31,7 @@ async fn create(engine: &Engine, new: NewJob) -> Result<JobId, SubmitError> {
 
 async fn told(engine: &Engine, id: JobId) -> Vec<RunStatusChanged> {
     let spec = engine.job(id).await.unwrap().spec;
-    let events = engine.store().events(id).await.unwrap();
+    let events = engine.store().events(&Scope::Every, id).await.unwrap();
     events.iter().filter_map(|event| runs::tell(event, &spec)).map(|told| told.payload).collect()
 }
 

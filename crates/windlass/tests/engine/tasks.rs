@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass::{Context, Engine, HandlerResult, JobId, Outcome, SubmitError, Worker};
+use windlass::{Context, Engine, HandlerResult, JobId, Outcome, Scope, SubmitError, Worker};
 use windlass_kernel::{
     Answer, Payload,
     contract::tasks::{self, CreateTask, TaskAnswer, TaskDocument},
@@ -44,10 +44,10 @@ async fn task(engine: &Engine, id: JobId) -> String {
 /// Every event of the only task of the store, as the contract has it.
 async fn events(engine: &Engine, id: JobId) -> Vec<String> {
     let spec = engine.job(id).await.unwrap().spec;
-    let events = engine.store().events(id).await.unwrap();
-    let feed = engine.store().feed(0, 1_000).await.unwrap();
-    assert_eq!(events.len(), feed.len(), "there is one task");
-    let told = events.iter().zip(feed);
+    let events = engine.store().events(&Scope::Every, id).await.unwrap();
+    let feed = engine.store().feed(&Scope::Every, 0, 1_000).await.unwrap();
+    assert_eq!(events.len(), feed.events.len(), "there is one task");
+    let told = events.iter().zip(feed.events);
     let told = told.filter_map(|(event, row)| tasks::tell(event, &spec, row.number));
     told.map(|event| in_whole_seconds(&serde_json::to_string_pretty(&event).unwrap())).collect()
 }
@@ -55,7 +55,7 @@ async fn events(engine: &Engine, id: JobId) -> Vec<String> {
 /// Each step of a task: from, to, attempt, code and words.
 async fn steps(engine: &Engine, id: JobId) -> Vec<String> {
     let spec = engine.job(id).await.unwrap().spec;
-    let events = engine.store().events(id).await.unwrap();
+    let events = engine.store().events(&Scope::Every, id).await.unwrap();
     let told = events.iter().filter_map(|event| tasks::tell(event, &spec, 1));
     let line = |it: tasks::TaskStateChanged| {
         let (code, words) = (it.reason_code, it.reason_message);
@@ -238,12 +238,12 @@ async fn a_task_can_be_cancelled_in_every_state_but_an_end() -> HandlerResult {
     for what in ["nothing", "fail for good"] {
         let (id, _) = create(&engine, &doing(what)).await?;
         engine.wait(id).await?;
-        let before = engine.store().events(id).await?;
+        let before = engine.store().events(&Scope::Every, id).await?;
         let Err(windlass::Error::Refused(refusal)) = cancel(id).await else {
             panic!("an end was left")
         };
         assert_eq!(tasks::CONTRACT.code(&refusal), "TASK_INVALID_TRANSITION");
-        assert_eq!(engine.store().events(id).await?, before, "nothing has changed");
+        assert_eq!(engine.store().events(&Scope::Every, id).await?, before, "nothing has changed");
     }
     worker.shutdown().await?;
     Ok(())
@@ -280,7 +280,11 @@ async fn the_same_request_again_is_a_hit_and_creates_nothing() -> HandlerResult 
     let (again, hit) = create(&engine, &now.replacen("{\n  \"task_id\"", more, 1)).await?;
     assert_eq!(again, id);
     assert!(hit.contains(r#""idempotent_hit": true"#) && hit.contains(r#""state": "cancelled""#));
-    assert_eq!(engine.store().feed(0, 1_000).await?.len(), 2, "created and cancelled");
+    assert_eq!(
+        engine.store().feed(&Scope::Every, 0, 1_000).await?.events.len(),
+        2,
+        "created and cancelled"
+    );
     Ok(())
 }
 
@@ -308,7 +312,7 @@ async fn the_same_key_with_other_fields_is_a_duplicate_that_names_them() -> Hand
     // A known task under another key, and under none.
     check("order_1001", "order_1002", "task_20260225_0001").await;
     check(r#""tenant_a""#, r#""tenant_b""#, "task_20260225_0001").await;
-    assert_eq!(engine.store().events(id).await?.len(), 1);
+    assert_eq!(engine.store().events(&Scope::Every, id).await?.len(), 1);
     assert_eq!(engine.store().open_jobs().await?.len(), 1);
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use windlass::{
-    Class, Context, Failure, HandlerResult, State, Timestamp, job,
+    Class, Context, Failure, HandlerResult, Scope, State, Timestamp, job,
     testing::{self, BEGINS_AT},
 };
 
@@ -108,7 +108,7 @@ async fn silence_times_out_and_heartbeats_keep_a_job_alive() -> HandlerResult {
     let id = engine.enqueue(request).await?.id;
     let ended = engine.wait(id).await?.job;
     assert_eq!((ended.state, ended.attempt), (State::Succeeded, 2));
-    let events = engine.store().events(id).await?;
+    let events = engine.store().events(&Scope::Every, id).await?;
     let failed = events.iter().find(|event| event.to == State::RetryScheduled).unwrap();
     assert_eq!(failed.cause.as_str(), "heartbeat_timeout");
     let silent = failed.at.since(ended.spec.created_at);

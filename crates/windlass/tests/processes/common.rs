@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use windlass::{Engine, HandlerResult, Timestamp};
+use windlass::{Engine, HandlerResult, Scope, Timestamp};
 use windlass_kernel::Fact;
 
 use crate::outside::Outside;
@@ -53,7 +53,7 @@ pub(crate) async fn claims(engine: &Engine, outside: &Outside) -> HandlerResult<
     let jobs: BTreeSet<String> = outside.said().into_iter().map(|said| said.job).collect();
     let mut claims = Vec::new();
     for id in jobs {
-        let events = engine.store().events(id.parse()?).await?.into_iter();
+        let events = engine.store().events(&Scope::Every, id.parse()?).await?.into_iter();
         let claimed = events.filter(|event| matches!(event.fact, Fact::Claimed { .. }));
         claims.extend(claimed.map(|event| event.at));
     }

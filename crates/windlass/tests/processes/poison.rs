@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use windlass::{HandlerResult, JobId, State};
+use windlass::{HandlerResult, JobId, Scope, State};
 use windlass_kernel::failure::INTERRUPTED_TOO_OFTEN;
 
 use crate::{
@@ -48,7 +48,7 @@ async fn a_poison_job_ends_as_a_dead_letter_and_its_neighbours_succeed(
     assert_eq!(job.state, State::Failed);
     assert_eq!(aborts, job.spec.max_interruptions, "each start took a process down");
     assert_eq!(job.error.unwrap().code, INTERRUPTED_TOO_OFTEN);
-    let letter = engine.store().letter(job.dlq_id.unwrap()).await?.unwrap();
+    let letter = engine.store().letter(&Scope::Every, job.dlq_id.unwrap()).await?.unwrap();
     assert_eq!((letter.job_id, letter.failure.code.as_str()), (poison, INTERRUPTED_TOO_OFTEN));
     engine.close().await;
     check_alone(&home.outside(), poison, aborts);

@@ -11,7 +11,7 @@ use windlass_kernel::{
     },
     ops::{Enqueue, NewJob},
 };
-use windlass_store::{Reply, Write};
+use windlass_store::{Reply, Write, read::Scope};
 
 use crate::handlers::Do;
 
@@ -40,6 +40,6 @@ pub(crate) async fn create_for_task(engine: &Engine, task: &str, key: &str, what
 /// The history of a run.
 pub(crate) async fn history(engine: &Engine, run: JobId) -> Vec<Told<RunStatusChanged>> {
     let spec = engine.job(run).await.unwrap().spec;
-    let events = engine.store().events(run).await.unwrap();
+    let events = engine.store().events(&Scope::Every, run).await.unwrap();
     events.iter().filter_map(|event| runs::tell(event, &spec)).collect()
 }

@@ -9,7 +9,7 @@ use windlass::{Timestamp, testing};
 use windlass_kernel::schedule::{CatchUp, GRACE, Overlap, When};
 use windlass_store::{
     Store as _,
-    read::{Cursor, JobFilter},
+    read::{Cursor, JobFilter, Scope},
     sqlite::Sqlite,
 };
 use windlass_testkit::wall_clock::WallClock;
@@ -111,10 +111,10 @@ async fn read_skips(store: &Sqlite) -> BTreeMap<String, Vec<Skip>> {
     let mut all: BTreeMap<String, Vec<Skip>> = BTreeMap::new();
     let mut after = 0;
     loop {
-        let events = store.feed(after, 1_000).await.unwrap();
-        let Some(last) = events.last() else { return all };
+        let events = store.feed(&Scope::Every, after, 1_000).await.unwrap();
+        let Some(last) = events.events.last() else { return all };
         after = last.number;
-        for event in events.iter().filter(|event| event.line.starts_with("{\"about\":")) {
+        for event in events.events.iter().filter(|event| event.line.starts_with("{\"about\":")) {
             let note: serde_json::Value = serde_json::from_str(&event.line).unwrap();
             if note["what"] != "skipped" {
                 continue;

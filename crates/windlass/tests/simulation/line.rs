@@ -12,13 +12,13 @@ use std::{
 use tokio::time::sleep;
 use windlass_kernel::{
     About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Schedule,
-    ScheduleName, TenantId, WorkerId,
+    ScheduleName, TaskId, TenantId, WorkerId,
 };
 use windlass_store::{
     Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
     read::{
-        Cursor, Due, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
-        Progress, Pruned, SessionView, StoredFollowUp,
+        Cursor, Due, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output,
+        Page, Progress, Pruned, Scope, SessionView, StoredFollowUp,
     },
     sqlite::Sqlite,
 };
@@ -107,28 +107,29 @@ impl Store for Line {
     }
 
     over! {
-        job(id: JobId) -> Option<Job>;
-        payload(id: JobId) -> Option<String>;
-        outputs(id: JobId) -> Vec<Output>;
-        progress(id: JobId) -> Option<Progress>;
-        events(id: JobId) -> Vec<Event>;
-        attempts(id: JobId) -> Vec<Attempt>;
-        letter(id: DlqId) -> Option<DeadLetter>;
-        approvals(id: DlqId) -> Vec<Approval>;
+        job(scope: &Scope, id: JobId) -> Option<Job>;
+        newest_of_task(scope: &Scope, task: &TaskId) -> Option<Job>;
+        payload(scope: &Scope, id: JobId) -> Option<String>;
+        outputs(scope: &Scope, id: JobId) -> Vec<Output>;
+        progress(scope: &Scope, id: JobId) -> Option<Progress>;
+        events(scope: &Scope, id: JobId) -> Vec<Event>;
+        attempts(scope: &Scope, id: JobId) -> Vec<Attempt>;
+        letter(scope: &Scope, id: DlqId) -> Option<DeadLetter>;
+        approvals(scope: &Scope, id: DlqId) -> Vec<Approval>;
         open_jobs() -> Vec<Job>;
         jobs(filter: JobFilter, cursor: Cursor) -> Page<Job>;
         letters(filter: LetterFilter, cursor: Cursor) -> Page<DeadLetter>;
         sessions() -> Vec<SessionView>;
-        oldest_ready() -> Vec<OldestReady>;
-        feed(after: u64, rows: u32) -> Vec<FeedEvent>;
+        oldest_ready(scope: &Scope) -> Vec<OldestReady>;
+        feed(scope: &Scope, after: u64, rows: u32) -> Feed;
         notes(tenant: &TenantId, about: &About, before: u64, limit: usize) -> Vec<FeedEvent>;
         schedule(tenant: &TenantId, name: &ScheduleName) -> Option<Schedule>;
         schedules(
             tenant: &TenantId, after: Option<&ScheduleName>, limit: usize
         ) -> Vec<Schedule>;
-        inbox_result(id: JobId) -> Option<InboxResult>;
+        inbox_result(scope: &Scope, id: JobId) -> Option<InboxResult>;
         prune(retention: Retention, max: usize) -> Pruned;
-        counts() -> Vec<(String, String, u64)>;
+        counts(scope: &Scope) -> Vec<(String, String, u64)>;
         raise_incarnation() -> ();
         due(max: usize) -> Due;
         follow_ups(max: usize) -> Vec<StoredFollowUp>;
@@ -136,7 +137,7 @@ impl Store for Line {
         vouch(worker: &WorkerId) -> ();
         held_by(worker: &WorkerId, max: usize) -> Vec<(TenantId, JobId, u64)>;
         rules() -> Vec<windlass_kernel::Rule>;
-        standing(id: JobId) -> Option<windlass_store::read::Standing>;
+        standing(scope: &Scope, id: JobId) -> Option<windlass_store::read::Standing>;
         health() -> ();
     }
 

@@ -10,7 +10,7 @@ use std::{
 use tokio::time::{Instant, sleep};
 use windlass::{JobId, State, job, testing};
 use windlass_kernel::{Event, Fact};
-use windlass_store::Store as _;
+use windlass_store::{Store as _, read::Scope};
 
 use crate::{
     chance::Chance,
@@ -208,7 +208,7 @@ impl World {
         let seed = self.seed;
         let store = self.ground.store.clone();
         for id in &self.jobs {
-            let job = store.job(*id).await.unwrap();
+            let job = store.job(&Scope::Every, *id).await.unwrap();
             assert!(job.is_some(), "seed {seed}: {id} was acknowledged, and is gone");
         }
         let report = store.check().unwrap();
@@ -218,7 +218,7 @@ impl World {
         self.told.stale = self.ground.outside.stale();
         // Whatever ran was granted: its epoch is in the history.
         for (id, epoch) in self.ground.outside.began() {
-            let events = store.events(id).await.unwrap();
+            let events = store.events(&Scope::Every, id).await.unwrap();
             let started = |event: &Event| event.to == State::Running && event.epoch == epoch;
             assert!(events.iter().any(started), "seed {seed}: {id} ran in epoch {epoch}");
         }
@@ -228,10 +228,10 @@ impl World {
         let mut hasher = DefaultHasher::new();
         let mut after = 0;
         loop {
-            let events = self.ground.store.feed(after, 1_000).await.unwrap();
-            let Some(last) = events.last() else { break };
+            let events = self.ground.store.feed(&Scope::Every, after, 1_000).await.unwrap();
+            let Some(last) = events.events.last() else { break };
             after = last.number;
-            for event in events {
+            for event in events.events {
                 (event.number, event.tenant.as_str(), event.at.as_micros()).hash(&mut hasher);
                 event.line.hash(&mut hasher);
                 self.told.events += 1;
@@ -239,7 +239,7 @@ impl World {
         }
         self.told.history = hasher.finish();
         for id in &self.jobs {
-            for event in self.ground.store.events(*id).await.unwrap() {
+            for event in self.ground.store.events(&Scope::Every, *id).await.unwrap() {
                 self.told.retries += u64::from(event.to == State::RetryScheduled);
                 let counted = matches!(event.fact, Fact::Interrupted { counted: true });
                 self.told.interruptions += u64::from(counted);

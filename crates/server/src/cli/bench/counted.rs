@@ -7,13 +7,13 @@ use std::sync::{
 
 use windlass_kernel::{
     About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Schedule,
-    ScheduleName, TenantId, WorkerId,
+    ScheduleName, TaskId, TenantId, WorkerId,
 };
 use windlass_store::{
     Listener, Overlap, Replies, Store, StoreFuture, Write,
     read::{
-        Cursor, Due, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
-        Progress, Pruned, SessionView, StoredFollowUp,
+        Cursor, Due, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output,
+        Page, Progress, Pruned, Scope, SessionView, StoredFollowUp,
     },
 };
 
@@ -45,36 +45,40 @@ impl Store for Counted {
         })
     }
 
-    fn job(&self, id: JobId) -> StoreFuture<'_, Option<Job>> {
-        self.store.job(id)
+    fn job(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Job>> {
+        self.store.job(scope, id)
     }
 
-    fn payload(&self, id: JobId) -> StoreFuture<'_, Option<String>> {
-        self.store.payload(id)
+    fn newest_of_task(&self, scope: &Scope, task: &TaskId) -> StoreFuture<'_, Option<Job>> {
+        self.store.newest_of_task(scope, task)
     }
 
-    fn outputs(&self, id: JobId) -> StoreFuture<'_, Vec<Output>> {
-        self.store.outputs(id)
+    fn payload(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<String>> {
+        self.store.payload(scope, id)
     }
 
-    fn progress(&self, id: JobId) -> StoreFuture<'_, Option<Progress>> {
-        self.store.progress(id)
+    fn outputs(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Output>> {
+        self.store.outputs(scope, id)
     }
 
-    fn events(&self, id: JobId) -> StoreFuture<'_, Vec<Event>> {
-        self.store.events(id)
+    fn progress(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Progress>> {
+        self.store.progress(scope, id)
     }
 
-    fn attempts(&self, id: JobId) -> StoreFuture<'_, Vec<Attempt>> {
-        self.store.attempts(id)
+    fn events(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Event>> {
+        self.store.events(scope, id)
     }
 
-    fn letter(&self, id: DlqId) -> StoreFuture<'_, Option<DeadLetter>> {
-        self.store.letter(id)
+    fn attempts(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Attempt>> {
+        self.store.attempts(scope, id)
     }
 
-    fn approvals(&self, id: DlqId) -> StoreFuture<'_, Vec<Approval>> {
-        self.store.approvals(id)
+    fn letter(&self, scope: &Scope, id: DlqId) -> StoreFuture<'_, Option<DeadLetter>> {
+        self.store.letter(scope, id)
+    }
+
+    fn approvals(&self, scope: &Scope, id: DlqId) -> StoreFuture<'_, Vec<Approval>> {
+        self.store.approvals(scope, id)
     }
 
     fn open_jobs(&self) -> StoreFuture<'_, Vec<Job>> {
@@ -93,12 +97,12 @@ impl Store for Counted {
         self.store.sessions()
     }
 
-    fn oldest_ready(&self) -> StoreFuture<'_, Vec<OldestReady>> {
-        self.store.oldest_ready()
+    fn oldest_ready(&self, scope: &Scope) -> StoreFuture<'_, Vec<OldestReady>> {
+        self.store.oldest_ready(scope)
     }
 
-    fn feed(&self, after: u64, rows: u32) -> StoreFuture<'_, Vec<FeedEvent>> {
-        self.store.feed(after, rows)
+    fn feed(&self, scope: &Scope, after: u64, rows: u32) -> StoreFuture<'_, Feed> {
+        self.store.feed(scope, after, rows)
     }
 
     fn notes(
@@ -128,16 +132,16 @@ impl Store for Counted {
         self.store.schedules(tenant, after, limit)
     }
 
-    fn inbox_result(&self, id: JobId) -> StoreFuture<'_, Option<InboxResult>> {
-        self.store.inbox_result(id)
+    fn inbox_result(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<InboxResult>> {
+        self.store.inbox_result(scope, id)
     }
 
     fn prune(&self, retention: Retention, max: usize) -> StoreFuture<'_, Pruned> {
         self.store.prune(retention, max)
     }
 
-    fn counts(&self) -> StoreFuture<'_, Vec<(String, String, u64)>> {
-        self.store.counts()
+    fn counts(&self, scope: &Scope) -> StoreFuture<'_, Vec<(String, String, u64)>> {
+        self.store.counts(scope)
     }
 
     fn raise_incarnation(&self) -> StoreFuture<'_, ()> {
@@ -173,8 +177,12 @@ impl Store for Counted {
         self.store.rules()
     }
 
-    fn standing(&self, id: JobId) -> StoreFuture<'_, Option<windlass_store::read::Standing>> {
-        self.store.standing(id)
+    fn standing(
+        &self,
+        scope: &Scope,
+        id: JobId,
+    ) -> StoreFuture<'_, Option<windlass_store::read::Standing>> {
+        self.store.standing(scope, id)
     }
 
     fn vouch(&self, worker: &WorkerId) -> StoreFuture<'_, ()> {

@@ -7,7 +7,7 @@ use tokio_postgres::{Client, NoTls};
 use windlass_testkit::postgres::Cluster;
 
 use super::*;
-use crate::{Store as _, migrate::POSTGRES, postgres::Postgres};
+use crate::{Store as _, migrate::POSTGRES, postgres::Postgres, read::Scope};
 
 /// The newest step of this program.
 const OURS: u32 = POSTGRES[POSTGRES.len() - 1].number;
@@ -85,7 +85,7 @@ fn a_schema_that_was_only_expanded_is_served_by_an_older_program() {
         // A commit of nothing makes the job of what waits, unless the other node is just about to.
         let count = || {
             versions.runtime.block_on(store.commit(Arc::default())).unwrap();
-            let counts = versions.runtime.block_on(store.counts()).unwrap();
+            let counts = versions.runtime.block_on(store.counts(&Scope::Every)).unwrap();
             counts.iter().map(|it| it.2).sum::<u64>()
         };
         let seen = (0..1_000).any(|_| count() == jobs);

@@ -10,6 +10,7 @@ use crate::{
         CameFrom, Group, InboxPair, InboxRow, JobRow, KeyName, LeaseColumns, LetterRow, Line,
         PrunedRow, Run,
     },
+    read::Scope,
     sqlite::{
         SqlResult,
         load::{
@@ -238,7 +239,7 @@ pub(super) fn letter_of(connection: &Connection, row: &Row<'_>) -> SqlResult<Let
         job: job_named(connection, job_id)?,
         heir: heir.flatten(),
         heir_forgotten,
-        approvals: read_approvals(connection, id)?,
+        approvals: read_approvals(connection, &Scope::Every, id)?,
     })
 }
 

@@ -32,7 +32,7 @@ fn user_enqueues(test: &TestStore, number: u128, new: NewJob) {
 }
 
 fn result(test: &TestStore, number: u128) -> Option<InboxResult> {
-    test.wait(test.store.inbox_result(JobId::from_u128(number)))
+    test.wait(test.store.inbox_result(&Scope::Every, JobId::from_u128(number)))
 }
 
 fn a_result_goes_with_its_line_when_it_is_as_old_as_keys_and_jobs_have_to_be(backend: Backend) {
@@ -60,7 +60,7 @@ fn a_result_goes_with_its_line_when_it_is_as_old_as_keys_and_jobs_have_to_be(bac
         assert_eq!((result(&test, 2), result(&test, 3)), (None, None));
         assert!(result(&test, 4).is_some(), "it is younger");
         assert_eq!(test.job(job).state, State::Scheduled);
-        assert_eq!(test.wait(test.store.events(job)).len(), 1);
+        assert_eq!(test.wait(test.store.events(&Scope::Every, job)).len(), 1);
         assert!(!step(&test, retention, 100).more, "nothing is left to do");
     }
 }

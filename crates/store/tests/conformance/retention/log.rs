@@ -17,10 +17,10 @@ fn what_lives_keeps_its_history_when_its_neighbours_in_a_commit_are_forgotten(ba
     for granted in granted {
         test.op(settle(granted.job.id, granted.job.epoch, succeeded())).unwrap();
     }
-    let before = test.wait(test.store.events(last.id));
+    let before = test.wait(test.store.events(&Scope::Every, last.id));
     test.pass(DAY);
     assert_eq!(prune(&test, older_than(HOUR)).jobs, 9);
-    assert_eq!(test.wait(test.store.events(last.id)), before);
+    assert_eq!(test.wait(test.store.events(&Scope::Every, last.id)), before);
     test.op(settle(last.id, last.epoch, succeeded())).unwrap();
     test.pass(DAY);
     assert_eq!(prune(&test, older_than(HOUR)).jobs, 1);
@@ -31,20 +31,20 @@ fn a_reader_of_the_feed_that_was_away_too_long_is_told(backend: Backend) {
     for number in 1..=5 {
         finish(&test, number, plain());
     }
-    let all = test.wait(test.store.feed(0, 100));
-    assert_eq!(all.len(), 20);
+    let all = test.wait(test.store.feed(&Scope::Every, 0, 100));
+    assert_eq!(all.events.len(), 20);
     test.pass(DAY);
     assert_eq!(prune(&test, older_than(HOUR)).jobs, 5);
-    let error = test.runtime.block_on(test.store.feed(3, 100)).unwrap_err();
+    let error = test.runtime.block_on(test.store.feed(&Scope::Every, 3, 100)).unwrap_err();
     let Error::FeedGone { from } = error else { panic!("{error}") };
     assert_eq!((error.code(), from), ("FEED_GONE", 20));
     assert!(error.to_string().contains("from number 20 on"), "{error}");
     // The last row stays, so that numbers go on where they were.
-    assert_eq!(test.wait(test.store.feed(from - 1, 100)), all[19..]);
-    assert!(test.wait(test.store.feed(from, 100)).is_empty());
+    assert_eq!(test.wait(test.store.feed(&Scope::Every, from - 1, 100)).events, all.events[19..]);
+    assert!(test.wait(test.store.feed(&Scope::Every, from, 100)).events.is_empty());
 
     let again = test.reopen();
     again.enqueue(6, plain());
-    let feed = again.wait(again.store.feed(from, 100));
-    assert_eq!(feed.iter().map(|event| event.number).collect::<Vec<_>>(), [21]);
+    let feed = again.wait(again.store.feed(&Scope::Every, from, 100));
+    assert_eq!(feed.events.iter().map(|event| event.number).collect::<Vec<_>>(), [21]);
 }

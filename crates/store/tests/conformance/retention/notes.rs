@@ -42,7 +42,7 @@ fn a_note_goes_when_it_is_old_and_what_stands_beside_it_stays(backend: Backend) 
     assert_eq!(test.home.count("notes"), 1);
     assert!(!step(&test, retention, 100).more, "nothing is left to do");
     let job = windlass_kernel::JobId::from_u128(1);
-    assert_eq!(test.wait(test.store.events(job)).len(), 1);
+    assert_eq!(test.wait(test.store.events(&Scope::Every, job)).len(), 1);
 
     test.pass(HOUR);
     assert_eq!(prune(&test, retention).log_rows, 1);

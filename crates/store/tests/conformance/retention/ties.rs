@@ -45,7 +45,7 @@ fn a_letter_that_nobody_has_decided_about_stays_with_its_job(backend: Backend) {
     test.op(ApproveDiscard { dlq_id, by: person("bob") }).unwrap();
     assert_eq!(prune_later(&test), 1);
     assert!(is_there(&test, open) && !is_there(&test, asked));
-    assert!(test.wait(test.store.letter(dlq_id)).is_none());
+    assert!(test.wait(test.store.letter(&Scope::Every, dlq_id)).is_none());
     assert_eq!(test.home.count("approvals"), 0);
 }
 
@@ -58,7 +58,7 @@ fn what_two_people_decided_is_remembered_like_what_a_job_did(backend: Backend) {
     test.enqueue(2, plain());
     assert_eq!(prune(&test, older_than(HOUR)).jobs, 0);
     assert!(is_there(&test, id));
-    assert_eq!(test.wait(test.store.approvals(dlq_id)).len(), 2);
+    assert_eq!(test.wait(test.store.approvals(&Scope::Every, dlq_id)).len(), 2);
     test.pass(HOUR);
     assert_eq!(prune(&test, older_than(HOUR)).jobs, 1);
 }

@@ -14,15 +14,15 @@ use tokio::{
 };
 use windlass_kernel::{
     About, Actor, Approval, Attempt, By, DeadLetter, DlqId, Epoch, Event, Jitter, Job, JobId, Kind,
-    Op, Payload, Principal, Refusal, Retention, Schedule, ScheduleName, TenantId, Timestamp,
-    WorkerId,
+    Op, Payload, Principal, Refusal, Retention, Schedule, ScheduleName, TaskId, TenantId,
+    Timestamp, WorkerId,
     ops::{Cancel, Enqueue, NewJob, Outcome, Requeue, Settle},
 };
 use windlass_store::{
     Bell, Error, Listener, Overlap, Replies, Reply, Store, StoreFuture, Write,
     read::{
-        Cursor, Due, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
-        Progress, Pruned, SessionView, StoredFollowUp,
+        Cursor, Due, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output,
+        Page, Progress, Pruned, Scope, SessionView, StoredFollowUp,
     },
 };
 
@@ -153,28 +153,31 @@ impl Store for Fake {
         })
     }
 
-    fn job(&self, _: JobId) -> StoreFuture<'_, Option<Job>> {
+    fn job(&self, _: &Scope, _: JobId) -> StoreFuture<'_, Option<Job>> {
         unasked()
     }
-    fn payload(&self, _: JobId) -> StoreFuture<'_, Option<String>> {
+    fn newest_of_task(&self, _: &Scope, _: &TaskId) -> StoreFuture<'_, Option<Job>> {
         unasked()
     }
-    fn outputs(&self, _: JobId) -> StoreFuture<'_, Vec<Output>> {
+    fn payload(&self, _: &Scope, _: JobId) -> StoreFuture<'_, Option<String>> {
         unasked()
     }
-    fn progress(&self, _: JobId) -> StoreFuture<'_, Option<Progress>> {
+    fn outputs(&self, _: &Scope, _: JobId) -> StoreFuture<'_, Vec<Output>> {
         unasked()
     }
-    fn events(&self, _: JobId) -> StoreFuture<'_, Vec<Event>> {
+    fn progress(&self, _: &Scope, _: JobId) -> StoreFuture<'_, Option<Progress>> {
         unasked()
     }
-    fn attempts(&self, _: JobId) -> StoreFuture<'_, Vec<Attempt>> {
+    fn events(&self, _: &Scope, _: JobId) -> StoreFuture<'_, Vec<Event>> {
         unasked()
     }
-    fn letter(&self, _: DlqId) -> StoreFuture<'_, Option<DeadLetter>> {
+    fn attempts(&self, _: &Scope, _: JobId) -> StoreFuture<'_, Vec<Attempt>> {
         unasked()
     }
-    fn approvals(&self, _: DlqId) -> StoreFuture<'_, Vec<Approval>> {
+    fn letter(&self, _: &Scope, _: DlqId) -> StoreFuture<'_, Option<DeadLetter>> {
+        unasked()
+    }
+    fn approvals(&self, _: &Scope, _: DlqId) -> StoreFuture<'_, Vec<Approval>> {
         unasked()
     }
     fn open_jobs(&self) -> StoreFuture<'_, Vec<Job>> {
@@ -189,10 +192,10 @@ impl Store for Fake {
     fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>> {
         unasked()
     }
-    fn oldest_ready(&self) -> StoreFuture<'_, Vec<OldestReady>> {
+    fn oldest_ready(&self, _: &Scope) -> StoreFuture<'_, Vec<OldestReady>> {
         unasked()
     }
-    fn feed(&self, _: u64, _: u32) -> StoreFuture<'_, Vec<FeedEvent>> {
+    fn feed(&self, _: &Scope, _: u64, _: u32) -> StoreFuture<'_, Feed> {
         unasked()
     }
     fn notes(&self, _: &TenantId, _: &About, _: u64, _: usize) -> StoreFuture<'_, Vec<FeedEvent>> {
@@ -209,13 +212,13 @@ impl Store for Fake {
     ) -> StoreFuture<'_, Vec<Schedule>> {
         unasked()
     }
-    fn inbox_result(&self, _: JobId) -> StoreFuture<'_, Option<InboxResult>> {
+    fn inbox_result(&self, _: &Scope, _: JobId) -> StoreFuture<'_, Option<InboxResult>> {
         unasked()
     }
     fn prune(&self, _: Retention, _: usize) -> StoreFuture<'_, Pruned> {
         unasked()
     }
-    fn counts(&self) -> StoreFuture<'_, Vec<(String, String, u64)>> {
+    fn counts(&self, _: &Scope) -> StoreFuture<'_, Vec<(String, String, u64)>> {
         unasked()
     }
     fn raise_incarnation(&self) -> StoreFuture<'_, ()> {
@@ -251,7 +254,11 @@ impl Store for Fake {
     fn rules(&self) -> StoreFuture<'_, Vec<windlass_kernel::Rule>> {
         unasked()
     }
-    fn standing(&self, _: JobId) -> StoreFuture<'_, Option<windlass_store::read::Standing>> {
+    fn standing(
+        &self,
+        _: &Scope,
+        _: JobId,
+    ) -> StoreFuture<'_, Option<windlass_store::read::Standing>> {
         unasked()
     }
     fn health(&self) -> StoreFuture<'_, ()> {

@@ -6,15 +6,17 @@ use axum::http::{HeaderMap, header};
 use tokio::sync::watch;
 use windlass::Engine;
 use windlass_kernel::{Job, JobId, Principal, TenantId};
+use windlass_store::read::Scope;
 
 use super::{
-    caller::{Access, Caller, Role, Tenants},
+    caller::{Access, Caller, Role},
     figures::Figures,
     listening::Listening,
     problem::Problem,
     rates::Rates,
     room::Rooms,
     route::Call,
+    tail::Tail,
 };
 
 /// How the server is set up.
@@ -56,6 +58,7 @@ pub(crate) struct App {
     pub(crate) engine: Engine,
     pub(crate) settings: Settings,
     pub(crate) rooms: Arc<Rooms>,
+    pub(crate) tail: Arc<Tail>,
     pub(crate) figures: Figures,
     pub(crate) rates: Rates,
     pub(crate) listening: Listening,
@@ -68,6 +71,7 @@ impl App {
         Self {
             engine,
             rooms: Arc::default(),
+            tail: Arc::default(),
             figures: Figures::default(),
             listening: Listening::default(),
             rates: Rates::new(settings.calls_per_second),
@@ -89,7 +93,7 @@ impl App {
         let named = headers.get("x-windlass-actor").and_then(|value| value.to_str().ok());
         let principal = Principal::new(named.unwrap_or("dev"))?;
         let tenant = TenantId::new(Engine::TENANT_DEFAULT).expect("the default name is a name");
-        Ok(Caller { principal, tenants: Tenants::One(tenant), role: Role::Admin })
+        Ok(Caller { principal, scope: Scope::Of(tenant), role: Role::Admin })
     }
 
     /// A page of another site can make a browser call this machine under a name of its own. Without tokens only the
@@ -114,16 +118,12 @@ impl App {
 impl App {
     /// A job that the caller can see. Another tenant's is not there.
     pub(crate) async fn job(&self, call: &Call, id: JobId) -> Result<Job, Problem> {
-        let job = self.engine.store().job(id).await?;
-        let mine = job.filter(|job| match call.tenants() {
-            Tenants::One(tenant) => job.spec.tenant == *tenant,
-            Tenants::Every => true,
-        });
-        mine.ok_or_else(|| Problem::not_found("job").of_job(id))
+        let job = self.engine.store().job(call.scope(), id).await?;
+        job.ok_or_else(|| Problem::not_found("job").of_job(id))
     }
 
     /// The payload of a job that the caller can see.
-    pub(crate) async fn payload(&self, _call: &Call, id: JobId) -> Result<Option<String>, Problem> {
-        Ok(self.engine.store().payload(id).await?)
+    pub(crate) async fn payload(&self, call: &Call, id: JobId) -> Result<Option<String>, Problem> {
+        Ok(self.engine.store().payload(call.scope(), id).await?)
     }
 }

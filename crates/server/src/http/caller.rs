@@ -4,21 +4,16 @@
 //! that is for a server that only this machine can reach.
 
 use windlass_kernel::{Actor, By, Principal, TenantId, TraceId};
+use windlass_store::read::Scope;
 
 use super::problem::Problem;
-
-/// Whose things a caller can see.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Tenants {
-    One(TenantId),
-    Every,
-}
 
 /// Who calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) principal: Principal,
-    pub(crate) tenants: Tenants,
+    /// Whose things they can see.
+    pub(crate) scope: Scope,
     pub(crate) role: Role,
 }
 
@@ -89,16 +84,16 @@ impl Caller {
 
     /// The tenant for which something new is made.
     pub(crate) fn tenant(&self) -> Result<&TenantId, Problem> {
-        match &self.tenants {
-            Tenants::One(tenant) => Ok(tenant),
-            Tenants::Every => Err(Problem::forbidden(
+        match &self.scope {
+            Scope::Of(tenant) => Ok(tenant),
+            Scope::Every => Err(Problem::forbidden(
                 "a token for every tenant makes nothing new: use a token of the tenant that it is for",
             )),
         }
     }
 
-    /// They, in this request.
-    pub(crate) fn by(&self, trace: &TraceId) -> By {
-        By { actor: Actor::User(self.principal.clone()), trace_id: Some(trace.clone()) }
+    /// They, in a request with this trace.
+    pub(crate) fn by(&self, trace: Option<&TraceId>) -> By {
+        By { actor: Actor::User(self.principal.clone()), trace_id: trace.cloned() }
     }
 }

@@ -11,10 +11,12 @@ use windlass_kernel::{
     ops::{Claim, NewJob},
     time::duration_ms_option,
 };
-use windlass_store::{ClaimMany, Granted, Reply, Write, read::Listens};
+use windlass_store::{
+    ClaimMany, Granted, Reply, Write,
+    read::{Listens, Scope},
+};
 
 use super::{
-    caller::Tenants,
     document::{JobDocument, raw},
     problem::Problem,
     route::{Answer, Call},
@@ -138,11 +140,8 @@ fn wanted(call: &Call, body: ClaimBody) -> Result<ClaimMany, Problem> {
     Ok(ClaimMany {
         claim_id: body.claim_id.unwrap_or_else(|| call.engine().ids().claim_id()),
         worker: worker_of(call, &body.worker_id)?,
-        trace_id: call.trace_given.then(|| call.trace.clone()),
-        tenant: match call.tenants() {
-            Tenants::One(tenant) => Some(tenant.clone()),
-            Tenants::Every => None,
-        },
+        trace_id: call.given_trace().cloned(),
+        tenant: call.scope().tenant().cloned(),
         queues,
         kinds: body.kinds,
         max: body.max.unwrap_or(1).clamp(1, 1_000),
@@ -157,10 +156,10 @@ pub(crate) fn worker_of(call: &Call, worker: &WorkerId) -> Result<WorkerId, Prob
     if worker.as_str().contains('/') {
         return Err(windlass_kernel::Refusal::invalid("worker_id", "must not contain /").into());
     }
-    let name = match call.tenants() {
-        Tenants::One(tenant) if is_default(tenant) => return Ok(worker.clone()),
-        Tenants::One(tenant) => format!("{tenant}/{worker}"),
-        Tenants::Every => format!("*/{worker}"),
+    let name = match call.scope() {
+        Scope::Of(tenant) if is_default(tenant) => return Ok(worker.clone()),
+        Scope::Of(tenant) => format!("{tenant}/{worker}"),
+        Scope::Every => format!("*/{worker}"),
     };
     Ok(WorkerId::new(name)?)
 }

@@ -93,7 +93,7 @@ pub(crate) struct NewJobBody {
 }
 
 impl NewJobBody {
-    fn into_new(self) -> Result<NewJob, Refusal> {
+    pub(crate) fn into_new(self) -> Result<NewJob, Refusal> {
         let payload = self.payload.as_ref().map_or("null", |payload| payload.get());
         let payload = Payload::parse(payload, Payload::MAX_BYTES_DEFAULT)?;
         let kind = self.kind.map_or_else(|| Kind::new(NewJob::DEFAULT_NAME), Ok)?;
@@ -154,9 +154,8 @@ pub(crate) async fn enqueue(call: Call) -> Result<Answer, Problem> {
         body.idempotency_key = Some(key);
     }
     let mut new = body.into_new()?;
-    if call.trace_given && new.trace_id.is_none() {
-        new.trace_id = Some(call.trace.clone());
-    }
+    // Who asked finds the job by the trace of the answer.
+    new.trace_id.get_or_insert_with(|| call.trace.clone());
     let (hit, job) =
         create(&call, new).await.map_err(|error| contract::problem(contract, error))?;
     let status = if hit { StatusCode::OK } else { StatusCode::CREATED };
@@ -174,7 +173,7 @@ pub(crate) async fn create(call: &Call, new: NewJob) -> Result<(bool, Job), Erro
     let Reply::Answer(answer) = call.engine().submit(write).await? else {
         unreachable!("an op is answered by an answer")
     };
-    let job = call.engine().store().job(answer.job_id).await?;
+    let job = call.engine().store().job(call.scope(), answer.job_id).await?;
     Ok((answer.job_id != made, job.ok_or(Error::NoJob(answer.job_id))?))
 }
 
@@ -273,9 +272,7 @@ pub(crate) async fn enqueue_batch(call: Call) -> Result<Answer, Problem> {
         let new = parsed.and_then(|body| body.into_new().map_err(Problem::from));
         match new {
             Ok(mut new) => {
-                if call.trace_given && new.trace_id.is_none() {
-                    new.trace_id = Some(call.trace.clone());
-                }
+                new.trace_id.get_or_insert_with(|| call.trace.clone());
                 let op = enqueue_op(&call, &tenant, new);
                 places.push((place, op.job_id));
                 writes.push(Write::Op { tenant: tenant.clone(), op: op.into() });
@@ -338,7 +335,7 @@ pub(crate) fn filter(call: &Call) -> Result<JobFilter, Problem> {
         tag: query.get("tag")?,
         created_from: query.time("created_from")?,
         created_before: query.time("created_before")?,
-        ..JobFilter::of(call.caller.tenant()?.clone())
+        ..JobFilter::of(call.scope().clone())
     })
 }
 
@@ -359,8 +356,8 @@ pub(crate) async fn show(call: Call) -> Result<Answer, Problem> {
         return Ok(Answer::ok(&contract::job(contract, &job, payload)));
     }
     let store = call.engine().store();
-    let output = store.outputs(id).await?.pop();
-    let progress = store.progress(id).await?.and_then(|progress| raw(progress.value));
+    let output = store.outputs(call.scope(), id).await?.pop();
+    let progress = store.progress(call.scope(), id).await?.and_then(|progress| raw(progress.value));
     let document = JobDocument {
         payload: payload.and_then(raw),
         result: output.as_ref().and_then(|output| raw(output.result.clone()?)),
@@ -376,7 +373,7 @@ pub(crate) async fn events(call: Call) -> Result<Answer, Problem> {
     let contract = call.query.contract()?;
     let id = call.job_id()?;
     let job = call.app.job(&call, id).await?;
-    let events = call.engine().store().events(id).await?;
+    let events = call.engine().store().events(call.scope(), id).await?;
     let after = call.query.number("after", u64::MAX)?.unwrap_or(0);
     let limit = call.query.number("limit", 1_000)?.unwrap_or(1_000);
     let limit = usize::try_from(limit).expect("it is bounded");
@@ -418,7 +415,7 @@ pub(crate) struct AttemptDocument {
 pub(crate) async fn attempts(call: Call) -> Result<Answer, Problem> {
     let id = call.job_id()?;
     call.app.job(&call, id).await?;
-    let attempts = call.engine().store().attempts(id).await?;
+    let attempts = call.engine().store().attempts(call.scope(), id).await?;
     let items = attempts.into_iter().map(|attempt| AttemptDocument {
         attempt: attempt.attempt,
         state: attempt.state,
@@ -443,7 +440,7 @@ struct WhyDocument {
 pub(crate) async fn why(call: Call) -> Result<Answer, Problem> {
     let id = call.job_id()?;
     call.app.job(&call, id).await?;
-    let standing = call.engine().store().standing(id).await?;
+    let standing = call.engine().store().standing(call.scope(), id).await?;
     let why = Why::of(&standing.ok_or_else(|| Problem::not_found("job").of_job(id))?);
     Ok(Answer::ok(&WhyDocument { text: why.to_string(), why }))
 }

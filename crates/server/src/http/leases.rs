@@ -14,10 +14,9 @@ use windlass_kernel::{
     ops::{Outcome, Release, Renew, Settle, Start},
     time::duration_ms_option,
 };
-use windlass_store::{Reply, Write};
+use windlass_store::{Reply, Write, read::Scope};
 
 use super::{
-    caller::Tenants,
     claims::worker_of,
     jobs::{OpResult, Results, check_batch},
     problem::Problem,
@@ -271,7 +270,7 @@ async fn each<T: DeserializeOwned>(
         Some(worker) => Actor::Worker(worker_of(call, worker)?),
         None => Actor::User(call.caller.principal.clone()),
     };
-    let by = By { actor: by, trace_id: call.trace_given.then(|| call.trace.clone()) };
+    let by = By { actor: by, trace_id: call.given_trace().cloned() };
     let entries = body.leases.iter().map(|entry| {
         let named = || serde_json::from_str::<Named>(entry.get()).map(|named| named.job_id);
         let parsed = serde_json::from_str::<T>(entry.get());
@@ -349,8 +348,8 @@ fn result(call: &Call, job_id: Option<JobId>, reply: Result<Reply, Error>) -> Op
 
 /// Whose job it is, as far as the caller can see.
 async fn tenant_of(call: &Call, id: JobId) -> Result<TenantId, Problem> {
-    match call.tenants() {
-        Tenants::One(tenant) => Ok(tenant.clone()),
-        Tenants::Every => Ok(call.app.job(call, id).await?.spec.tenant.clone()),
+    match call.scope() {
+        Scope::Of(tenant) => Ok(tenant.clone()),
+        Scope::Every => Ok(call.app.job(call, id).await?.spec.tenant.clone()),
     }
 }

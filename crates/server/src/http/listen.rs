@@ -45,6 +45,7 @@ pub(crate) async fn serve(
 ) -> io::Result<()> {
     let router = router(&app);
     let rooms = tokio::spawn(app.rooms.clone().run(app.engine.clone()));
+    let tail = tokio::spawn(app.tail.clone().run(app.engine.clone()));
     let places = Arc::new(Semaphore::new(app.settings.connections_max));
     let graceful = GracefulShutdown::new();
     loop {
@@ -73,6 +74,7 @@ pub(crate) async fn serve(
     drop(listener);
     let _ = tokio::time::timeout(app.settings.grace, graceful.shutdown()).await;
     rooms.abort();
+    tail.abort();
     Ok(())
 }
 

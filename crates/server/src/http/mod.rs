@@ -11,18 +11,27 @@ mod caller;
 mod claims;
 mod contract;
 mod document;
+mod feed;
 mod figures;
+mod internal;
 mod jobs;
 mod leases;
+mod letters;
 mod listen;
 mod listening;
+mod openapi;
 mod operations;
 mod problem;
 mod query;
+mod queues;
 mod rates;
 mod room;
 mod route;
 mod routes;
+mod runs;
+mod schedules;
+mod tail;
+mod tasks;
 
 pub(crate) use self::{
     app::{App, Settings},

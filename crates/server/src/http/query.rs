@@ -40,6 +40,12 @@ impl Query {
         Ok(Self { pairs })
     }
 
+    /// Says what a parameter is, whatever was given.
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
+        self.pairs.retain(|(known, _)| known != name);
+        self.pairs.push((name.to_owned(), value.to_owned()));
+    }
+
     /// The value of a parameter, if it is given and not empty.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         let pair = self.pairs.iter().find(|(known, _)| known == name);

@@ -15,10 +15,11 @@ use schemars::{Schema, SchemaGenerator};
 use serde::{Serialize, de::DeserializeOwned};
 use windlass::{BoxFuture, Engine};
 use windlass_kernel::{By, JobId, TraceId};
+use windlass_store::read::Scope;
 
 use super::{
     app::App,
-    caller::{Access, Caller, Tenants},
+    caller::{Access, Caller},
     problem::Problem,
     query::{Param, Query},
 };
@@ -51,6 +52,8 @@ pub(crate) struct Call {
     pub(crate) trace: TraceId,
     /// Did the caller bring the trace?
     pub(crate) trace_given: bool,
+    /// What the route asks of its caller.
+    pub(crate) access: Access,
     pub(crate) headers: HeaderMap,
     pub(crate) params: Vec<(String, String)>,
     pub(crate) query: Query,
@@ -83,7 +86,7 @@ impl Answer {
 }
 
 impl Call {
-    /// The engine, for the caller's own tenant and in their name.
+    /// The engine.
     pub(crate) fn engine(&self) -> &Engine {
         &self.app.engine
     }
@@ -101,11 +104,23 @@ impl Call {
 
     /// They, in this request.
     pub(crate) fn by(&self) -> By {
-        self.caller.by(&self.trace)
+        self.caller.by(self.given_trace())
     }
 
-    pub(crate) fn tenants(&self) -> &Tenants {
-        &self.caller.tenants
+    /// The trace that the caller brought.
+    pub(crate) fn given_trace(&self) -> Option<&TraceId> {
+        self.trace_given.then_some(&self.trace)
+    }
+
+    /// Whose things they can see.
+    pub(crate) fn scope(&self) -> &Scope {
+        &self.caller.scope
+    }
+
+    /// May the caller still do what they do? A stream outlives the call that began it.
+    pub(crate) async fn still_allowed(&self) -> bool {
+        let caller = self.app.caller(&self.headers, self.access).await;
+        caller.is_ok_and(|caller| caller.check(self.access).is_ok())
     }
 
     /// The body as a document. An empty one is an empty object.
@@ -211,8 +226,9 @@ async fn call(
         "GET" => Bytes::new(),
         _ => read(&app, &parts.headers, body).await?,
     };
-    let headers = parts.headers;
-    (route.handler)(Call { app, caller, trace, trace_given, headers, params, query, body }).await
+    let (headers, access) = (parts.headers, route.access);
+    let call = Call { app, caller, trace, trace_given, access, headers, params, query, body };
+    (route.handler)(call).await
 }
 
 fn has_param(query: &str, name: &str) -> bool {

@@ -82,7 +82,11 @@ async fn serve(command: &Serve) -> Result<(), ExitCode> {
     let settings = Settings::new(command.dev);
     let app = Arc::new(App::new(engine.clone(), settings, stopping.clone()));
     println!("windlass serves {} at http://{address}", shown(&command.store.store));
+    let worker = engine.worker().name("server").queues([http::OPERATION_QUEUE]).concurrency(4);
+    let worker = worker.handle_kind(http::OPERATION_KIND, http::carry_out).start().await;
+    let worker = worker.map_err(|error| exit::fail(exit::FAILED, &error.to_string()))?;
     let served = http::serve(app, listener, stopping).await;
+    let _ = worker.shutdown().await;
     engine.close().await;
     served.map_err(|error| exit::fail(exit::FAILED, &error.to_string()))
 }

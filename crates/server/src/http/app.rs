@@ -9,6 +9,7 @@ use windlass_kernel::{Job, JobId, Principal, TenantId};
 use windlass_store::read::Scope;
 
 use super::{
+    alerts::{Alerts, Thresholds},
     caller::{Access, Caller, Role},
     figures::Figures,
     listening::Listening,
@@ -34,6 +35,8 @@ pub(crate) struct Settings {
     pub(crate) connections_max: usize,
     /// How many calls a second a principal may make, and how many at once.
     pub(crate) calls_per_second: u32,
+    /// From where on something is worth an alert.
+    pub(crate) alerts: Thresholds,
     /// How long what is open may take to end, when the server stops.
     pub(crate) grace: Duration,
 }
@@ -48,6 +51,7 @@ impl Settings {
             header_timeout: Duration::from_secs(10),
             connections_max: 10_000,
             calls_per_second: 50_000,
+            alerts: Thresholds::default(),
             grace: Duration::from_secs(10),
         }
     }
@@ -59,7 +63,8 @@ pub(crate) struct App {
     pub(crate) settings: Settings,
     pub(crate) rooms: Arc<Rooms>,
     pub(crate) tail: Arc<Tail>,
-    pub(crate) figures: Figures,
+    pub(crate) figures: Arc<Figures>,
+    pub(crate) alerts: Arc<Alerts>,
     pub(crate) rates: Rates,
     pub(crate) listening: Listening,
     /// True from the moment when the server is to stop.
@@ -72,7 +77,8 @@ impl App {
             engine,
             rooms: Arc::default(),
             tail: Arc::default(),
-            figures: Figures::default(),
+            figures: Arc::default(),
+            alerts: Arc::default(),
             listening: Listening::default(),
             rates: Rates::new(settings.calls_per_second),
             settings,

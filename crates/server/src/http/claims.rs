@@ -17,6 +17,7 @@ use windlass_store::{
 };
 
 use super::{
+    bulk::RESERVED,
     document::{JobDocument, raw},
     problem::Problem,
     route::{Answer, Call},
@@ -132,6 +133,10 @@ fn wanted(call: &Call, body: ClaimBody) -> Result<ClaimMany, Problem> {
         true => vec![Queue::new(NewJob::DEFAULT_NAME)?],
         false => body.queues,
     };
+    if queues.iter().any(|queue| queue.as_str().starts_with(RESERVED)) {
+        let why = "must not begin with windlass.: those are the server's own";
+        return Err(windlass_kernel::Refusal::invalid("queues", why).into());
+    }
     let lease = body.lease.unwrap_or(LEASE_DEFAULT);
     if lease < Claim::LEASE_MIN || lease > Claim::LEASE_MAX {
         let why = "must lie between 100 ms and 24 hours";

@@ -39,12 +39,14 @@ pub(crate) struct Figures {
     calls: Family<CallLabels, Counter>,
     seconds: Family<PathLabels, Histogram>,
     problems: Family<CodeLabels, Counter>,
+    invalid: Counter,
 }
 
 impl Default for Figures {
     fn default() -> Self {
         let mut registry = Registry::with_prefix("windlass");
         let (calls, problems) = (Family::default(), Family::default());
+        let invalid = Counter::default();
         let seconds = Family::new_with_constructor(buckets as fn() -> Histogram);
         let help = "Calls that were answered";
         registry.register("http_requests", help, Family::clone(&calls));
@@ -52,7 +54,9 @@ impl Default for Figures {
         registry.register_with_unit("http_request", help, Unit::Seconds, Family::clone(&seconds));
         let help = "Calls that were answered by a problem, by its code";
         registry.register("problems", help, Family::clone(&problems));
-        Self { registry, calls, seconds, problems }
+        let help = "Moves that a job's state does not have, and that were refused";
+        registry.register("invalid_transitions", help, Counter::clone(&invalid));
+        Self { registry, calls, seconds, problems, invalid }
     }
 }
 
@@ -71,10 +75,19 @@ impl Figures {
 
     /// A call, or one op of it, was answered by a problem.
     pub(crate) fn problem(&self, code: &str) {
+        // One code of ours, and two spellings of contracts.
+        if code.contains("INVALID_TRANSITION") || code == "WF_STATE_TRANSITION_INVALID" {
+            self.invalid.inc();
+        }
         self.problems.get_or_create(&CodeLabels { code: code.to_owned() }).inc();
     }
 
-    /// All of them as text.
+    /// How many illegal moves were refused, however a contract spells it.
+    pub(crate) fn invalid_transitions(&self) -> u64 {
+        self.invalid.get()
+    }
+
+    /// All of them as text, without its end.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         encode_registry(&mut text, &self.registry).expect("a string takes everything");

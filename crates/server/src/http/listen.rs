@@ -11,6 +11,7 @@ use hyper_util::{
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{Semaphore, watch},
+    task::JoinSet,
 };
 
 use super::{
@@ -44,8 +45,11 @@ pub(crate) async fn serve(
     mut stopping: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let router = router(&app);
-    let rooms = tokio::spawn(app.rooms.clone().run(app.engine.clone()));
-    let tail = tokio::spawn(app.tail.clone().run(app.engine.clone()));
+    let mut beside = JoinSet::new();
+    beside.spawn(app.rooms.clone().run(app.engine.clone()));
+    beside.spawn(app.tail.clone().run(app.engine.clone()));
+    let (figures, thresholds) = (app.figures.clone(), app.settings.alerts.clone());
+    beside.spawn(app.alerts.clone().run(app.engine.clone(), figures, thresholds));
     let places = Arc::new(Semaphore::new(app.settings.connections_max));
     let graceful = GracefulShutdown::new();
     loop {
@@ -73,8 +77,7 @@ pub(crate) async fn serve(
     }
     drop(listener);
     let _ = tokio::time::timeout(app.settings.grace, graceful.shutdown()).await;
-    rooms.abort();
-    tail.abort();
+    beside.shutdown().await;
     Ok(())
 }
 

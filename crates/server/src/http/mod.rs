@@ -6,7 +6,9 @@
 //!
 //! Always true here: the tenant comes from who calls and never from what is sent; nothing decides about a job.
 
+mod alerts;
 mod app;
+mod bulk;
 mod caller;
 mod claims;
 mod contract;
@@ -35,5 +37,7 @@ mod tasks;
 
 pub(crate) use self::{
     app::{App, Settings},
+    bulk::{KIND as OPERATION_KIND, QUEUE as OPERATION_QUEUE, carry_out},
     listen::serve,
+    problem::CODES as PROBLEM_CODES,
 };

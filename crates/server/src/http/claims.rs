@@ -51,7 +51,7 @@ pub(crate) struct ClaimBody {
     /// Start them at once: claim and start in one op.
     #[serde(default)]
     start: bool,
-    /// The identity of this claim, `clm_` and 26 digits as in our ids: sent again, it gets the same leases.
+    /// The identity of this claim, `claim_` and 26 digits as in our ids: sent again, it gets the same leases.
     #[schemars(with = "Option<String>")]
     claim_id: Option<ClaimId>,
 }
@@ -88,13 +88,15 @@ const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 pub(crate) async fn claim(call: Call) -> Result<Answer, Problem> {
     let body: ClaimBody = call.body()?;
     let until = Instant::now() + body.wait.unwrap_or_default().min(WAIT_MAX);
-    let mut wanted = wanted(&call, body)?;
+    let wanted = wanted(&call, body)?;
     listens(&call, &wanted).await?;
     let names = |names: &[Queue]| names.iter().map(ToString::to_string).collect();
     let kinds = wanted.kinds.iter().map(ToString::to_string).collect();
     let tenant = wanted.tenant.as_ref().map(ToString::to_string);
     let room = call.app.rooms.enter((tenant, names(&wanted.queues), kinds));
     let mut stopping = call.app.stopping.clone();
+    // A claim that gets nothing leaves no trace, so each look is under the one identity that the caller knows: if the
+    // answer is lost, the same call again gets these leases.
     loop {
         // Whoever is told from here on is told of something that this claim may not have seen.
         let told = room.notified();
@@ -123,8 +125,6 @@ pub(crate) async fn claim(call: Call) -> Result<Answer, Problem> {
             // One who was told and leaves tells the next.
             room.notify_one();
         }
-        // The one before got nothing: this is another claim.
-        wanted.claim_id = call.engine().ids().claim_id();
     }
 }
 

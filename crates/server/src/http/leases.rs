@@ -123,9 +123,10 @@ const PROGRESS_MAX: usize = Renew::PROGRESS_BYTES_MAX;
 /// All that the worker holds.
 async fn renew_session(call: &Call, worker: WorkerId, lease: Duration) -> Result<Answer, Problem> {
     let reply = call.engine().submit(Write::RenewSession { worker, lease }).await?;
-    let Reply::Renewed { until, cancelled, held } = reply else {
+    let Reply::Renewed { until, cancelled, mut held } = reply else {
         unreachable!("a renewal is answered by the session")
     };
+    held.sort_unstable();
     let results = held.into_iter().map(|job_id| OpResult {
         job_id: Some(job_id),
         ok: true,

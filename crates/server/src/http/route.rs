@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use schemars::{Schema, SchemaGenerator};
 use serde::{Serialize, de::DeserializeOwned};
 use windlass::{BoxFuture, Engine};
-use windlass_kernel::{By, JobId, TraceId};
+use windlass_kernel::{By, JobId, Refusal, TraceId};
 use windlass_store::read::Scope;
 
 use super::{
@@ -129,6 +129,10 @@ impl Call {
         let text = std::str::from_utf8(body)
             .map_err(|why| Problem::malformed(format!("the body is not UTF-8: {why}")))?;
         check_depth(text)?;
+        // A list would be read as the members of an object in their order, which nobody means.
+        if text.trim_start().starts_with('[') {
+            return Err(Refusal::invalid("body", "must be an object").into());
+        }
         serde_json::from_str(text).map_err(|why| unfit(&why))
     }
 }

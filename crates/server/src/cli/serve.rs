@@ -1,6 +1,6 @@
 //! `windlass serve`: the server.
 
-use std::{net::SocketAddr, process::ExitCode, sync::Arc};
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 
 use clap::Args;
 use tokio::{
@@ -14,7 +14,7 @@ use super::{
     exit,
     store::{self, StoreArg},
 };
-use crate::http::{self, App, Settings};
+use crate::http::{self, App, Settings, Tls, TlsFiles};
 
 /// Serve jobs over HTTP.
 #[derive(Args)]
@@ -27,6 +27,12 @@ pub(crate) struct Serve {
     /// For development on this machine: no token is needed, and jobs can be run by a call.
     #[arg(long, env = "WINDLASS_DEV")]
     dev: bool,
+    /// The certificate to serve HTTPS with, in PEM. It is read again when it has changed.
+    #[arg(long, env = "WINDLASS_TLS_CERTIFICATE", requires = "tls_key")]
+    tls_certificate: Option<PathBuf>,
+    /// Its private key, in PEM.
+    #[arg(long, env = "WINDLASS_TLS_KEY", requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
 }
 
 pub(crate) fn run(command: &Serve) -> ExitCode {
@@ -65,7 +71,11 @@ async fn serve(command: &Serve) -> Result<(), ExitCode> {
     })?;
     let address =
         listener.local_addr().map_err(|error| exit::fail(exit::FAILED, &error.to_string()))?;
-    let config = Config { address: Some(format!("http://{address}")), ..Config::default() };
+    let files = command.tls_certificate.clone().zip(command.tls_key.clone());
+    let tls = files.map(|(certificate, key)| Tls::open(TlsFiles { certificate, key })).transpose();
+    let tls = tls.map_err(|error| exit::fail(exit::USAGE, &error.to_string()))?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let config = Config { address: Some(format!("{scheme}://{address}")), ..Config::default() };
     let engine =
         Engine::open_with(&command.store.store, &config).await.map_err(|error| match error {
             Error::Store(error) => store::fail(&error),
@@ -81,14 +91,14 @@ async fn serve(command: &Serve) -> Result<(), ExitCode> {
     });
     let settings = Settings::new(command.dev);
     let app = Arc::new(App::new(engine.clone(), settings, stopping.clone()));
-    println!("windlass serves {} at http://{address}", shown(&command.store.store));
+    println!("windlass serves {} at {scheme}://{address}", shown(&command.store.store));
     let worker = engine.worker().name("server").queues([http::OPERATION_QUEUE]).concurrency(4);
     let worker = worker.handle_kind(http::OPERATION_KIND, http::carry_out).start().await;
     let worker = worker.map_err(|error| exit::fail(exit::FAILED, &error.to_string()))?;
-    let served = http::serve(app, listener, stopping).await;
+    http::serve(app, listener, tls, stopping).await;
     let _ = worker.shutdown().await;
     engine.close().await;
-    served.map_err(|error| exit::fail(exit::FAILED, &error.to_string()))
+    Ok(())
 }
 
 /// The address of a store without its password.

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
+use tokio::{sync::oneshot, time::Instant};
 use windlass_kernel::{
-    Kind, Queue, TenantId, Timestamp, WorkerId,
+    By, Kind, Queue, TenantId, Timestamp, WorkerId,
     ids::ClaimId,
-    ops::{Claim, NewJob},
+    ops::{Claim, NewJob, Release},
     time::duration_ms_option,
 };
 use windlass_store::{
@@ -100,10 +100,7 @@ pub(crate) async fn claim(call: Call) -> Result<Answer, Problem> {
     loop {
         // Whoever is told from here on is told of something that this claim may not have seen.
         let told = room.notified();
-        let reply = call.engine().submit(Write::Claim(wanted.clone())).await?;
-        let Reply::Granted { jobs, again_at } = reply else {
-            unreachable!("a claim is answered by leases")
-        };
+        let (jobs, again_at) = take(&call, wanted.clone()).await?;
         if !jobs.is_empty() {
             room.notify_one();
             let leases = jobs.into_iter().map(LeaseDocument::from).collect();
@@ -125,6 +122,31 @@ pub(crate) async fn claim(call: Call) -> Result<Answer, Problem> {
             // One who was told and leaves tells the next.
             room.notify_one();
         }
+    }
+}
+
+/// Claims. If the caller leaves meanwhile, what was granted is given back: nobody else knows of it.
+async fn take(
+    call: &Call,
+    wanted: ClaimMany,
+) -> Result<(Vec<Granted>, Option<Timestamp>), Problem> {
+    let (engine, worker) = (call.engine().clone(), wanted.worker.clone());
+    let (answer, answered) = oneshot::channel();
+    tokio::spawn(async move {
+        let reply = engine.submit(Write::Claim(wanted)).await;
+        let Err(Ok(Reply::Granted { jobs, .. })) = answer.send(reply) else { return };
+        let release = |granted: &Granted| {
+            let (job, by) = (&granted.job, By::worker(worker.clone()));
+            let op = Release { job_id: job.id, epoch: job.epoch, by };
+            Write::Op { tenant: job.spec.tenant.clone(), op: op.into() }
+        };
+        let writes: Vec<Write> = jobs.iter().map(release).collect();
+        engine.submit_all(&writes).await;
+    });
+    let reply = answered.await.map_err(|_| Problem::stopping("the server stops"))??;
+    match reply {
+        Reply::Granted { jobs, again_at } => Ok((jobs, again_at)),
+        _ => unreachable!("a claim is answered by leases"),
     }
 }
 

@@ -34,10 +34,12 @@ mod runs;
 mod schedules;
 mod tail;
 mod tasks;
+mod tls;
 
 pub(crate) use self::{
     app::{App, Settings},
     bulk::{KIND as OPERATION_KIND, QUEUE as OPERATION_QUEUE, carry_out},
     listen::serve,
     problem::CODES as PROBLEM_CODES,
+    tls::{Files as TlsFiles, Tls},
 };

@@ -9,8 +9,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Cause, Digest, DlqId, Epoch, Failure, Job, JobId, Principal, State, TenantId, Timestamp,
-    machine::words,
+    About, By, Cause, Digest, DlqId, Epoch, Failure, Job, JobId, Note, Principal, State, TenantId,
+    Timestamp, machine::words,
 };
 
 /// What is left of a job that failed.
@@ -74,6 +74,12 @@ impl DeadLetter {
             discard_reason: None,
             closed_at: None,
         }
+    }
+
+    /// What is told of it: what somebody did with it.
+    pub(crate) fn note(&self, what: &'static str, by: &By) -> Note {
+        let note = Note::new(self.tenant.clone(), About::Letter(self.id), what, by.clone());
+        Note { job_id: Some(self.job_id), ..note }
     }
 }
 

@@ -74,8 +74,7 @@ async fn page(
     for told in feed.events {
         let number = told.number;
         let document = match (told.event(), contract) {
-            (Some(event), None) => Some(ours(&told, "job", &EventDocument::from(event))),
-            (None, None) => note(told),
+            (_, None) => shown(told),
             (None, Some(_)) => None,
             (Some(event), Some(_)) => {
                 let spec = match specs.get(&event.job_id) {
@@ -107,9 +106,12 @@ fn ours(told: &FeedEvent, kind: &'static str, payload: &impl Serialize) -> Json 
     serde_json::value::to_raw_value(&document).expect(plain)
 }
 
-/// A note as the feed shows it.
-pub(crate) fn note(told: FeedEvent) -> Option<Json> {
-    raw(told.line.clone()).map(|line| ours(&told, "note", &line))
+/// What was told, in our own words.
+pub(crate) fn shown(told: FeedEvent) -> Option<Json> {
+    match told.event() {
+        Some(event) => Some(ours(&told, "job", &EventDocument::from(event))),
+        None => raw(told.line.clone()).map(|line| ours(&told, "note", &line)),
+    }
 }
 
 /// How long a stream is silent at the most.

@@ -8,6 +8,7 @@
 
 mod alerts;
 mod app;
+mod audit;
 mod bulk;
 mod caller;
 mod claims;
@@ -35,6 +36,7 @@ mod schedules;
 mod tail;
 mod tasks;
 mod tls;
+mod tokens;
 
 pub(crate) use self::{
     app::{App, Settings},
@@ -42,4 +44,5 @@ pub(crate) use self::{
     listen::serve,
     problem::CODES as PROBLEM_CODES,
     tls::{Files as TlsFiles, Tls},
+    tokens::{Secret, send as send_token},
 };

@@ -12,6 +12,7 @@ mod letters;
 mod operations;
 mod queues;
 mod schedules;
+mod security;
 mod server;
 mod snapshot;
 mod workers;

@@ -39,6 +39,7 @@ mod tls;
 pub(crate) use self::{
     app::{App, Settings},
     bulk::{KIND as OPERATION_KIND, QUEUE as OPERATION_QUEUE, carry_out},
+    feed::tell,
     listen::serve,
     problem::CODES as PROBLEM_CODES,
     tls::{Files as TlsFiles, Tls},

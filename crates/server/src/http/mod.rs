@@ -39,8 +39,10 @@ mod tls;
 mod tokens;
 
 pub(crate) use self::{
+    alerts::Thresholds,
     app::{App, Settings},
     bulk::{KIND as OPERATION_KIND, QUEUE as OPERATION_QUEUE, carry_out},
+    feed::tell,
     listen::serve,
     problem::CODES as PROBLEM_CODES,
     tls::{Files as TlsFiles, Tls},

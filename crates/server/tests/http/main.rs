@@ -14,6 +14,7 @@ mod queues;
 mod schedules;
 mod server;
 mod snapshot;
+mod worker_example;
 mod workers;
 
 /// Makes of each test two: one for each kind of store. A test is given a store that nobody else uses.

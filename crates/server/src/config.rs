@@ -24,7 +24,6 @@ pub(crate) struct Config {
     pub(crate) server: Server,
     pub(crate) executors: Executors,
     pub(crate) webhooks: Vec<Webhook>,
-    #[cfg_attr(not(test), expect(dead_code, reason = "nothing evaluates alerts yet"))]
     pub(crate) alerts: Alerts,
 }
 
@@ -72,7 +71,9 @@ impl Config {
         {
             return Err(format!("alerts: no webhook is called {name}; add it as [[webhooks]]"));
         }
-        Ok(Self { server: server.under(args)?, executors, webhooks, alerts })
+        let mut server = server.under(args)?;
+        server.settings.alerts = alerts.thresholds();
+        Ok(Self { server, executors, webhooks, alerts })
     }
 }
 

@@ -9,6 +9,7 @@ use tokio::{
     sync::watch,
 };
 use windlass::{Config, Engine, Error};
+use windlass_store::read::Scope;
 
 use super::{exit, store};
 use crate::{
@@ -76,6 +77,7 @@ async fn serve(command: &Serve) -> Result<(), ExitCode> {
         Error::Store(error) => store::fail(&error),
         other => exit::fail(exit::USAGE, &format!("{other:?}")),
     })?;
+    check_tokens(server, &engine).await?;
     let (stop, stopping) = watch::channel(false);
     tokio::spawn(async move {
         signalled().await;
@@ -101,6 +103,30 @@ async fn serve(command: &Serve) -> Result<(), ExitCode> {
     built_in.ended().await;
     engine.close().await;
     Ok(())
+}
+
+/// Whoever can be reached from elsewhere must know who calls.
+async fn check_tokens(server: &config::Server, engine: &Engine) -> Result<(), ExitCode> {
+    if server.settings.dev {
+        return Ok(());
+    }
+    let tokens = engine.store().tokens(&Scope::Every).await.map_err(|error| store::fail(&error))?;
+    if tokens.iter().any(|token| token.is_live(engine.now())) {
+        return Ok(());
+    }
+    let how = format!(
+        "Make one with: windlass token add NAME --role admin --store {}",
+        shown(&server.store)
+    );
+    if server.listen.ip().is_loopback() {
+        eprintln!("windlass: there is no token yet, so nobody can do anything.\n{how}");
+        return Ok(());
+    }
+    let message = format!(
+        "{} can be reached from elsewhere, and there is no token that says who may come in.\n{how}",
+        server.listen
+    );
+    Err(exit::fail(exit::USAGE, &message))
 }
 
 /// The address of a store without its password.

@@ -10,7 +10,10 @@ use serde::{Deserialize, Deserializer, de::Error};
 use windlass_kernel::{Kind, Queue, State, TenantId};
 
 use super::read::{count, ms, number, queues};
-use crate::executors::{guard::Allowed, template::Template};
+use crate::{
+    executors::{guard::Allowed, template::Template},
+    http::Thresholds,
+};
 
 /// `[executors]`
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -356,6 +359,9 @@ pub(crate) struct Alerts {
     /// Leases that ran out a minute.
     #[serde(deserialize_with = "number::<_, 1, 1_000_000_000>")]
     pub(crate) lease_churn: u64,
+    /// How often to look.
+    #[serde(rename = "look_every_ms", deserialize_with = "ms::<_, 100, 3_600_000>")]
+    pub(crate) look_every: Duration,
     /// The webhook that is told, by its name.
     pub(crate) webhook: Option<String>,
 }
@@ -368,7 +374,23 @@ impl Default for Alerts {
             invalid_transitions: 5,
             queue_age: Duration::from_secs(5 * 60),
             lease_churn: 10,
+            look_every: Duration::from_secs(5),
             webhook: None,
+        }
+    }
+}
+
+impl Alerts {
+    /// What the server compares with.
+    pub(super) fn thresholds(&self) -> Thresholds {
+        Thresholds {
+            retrying_share: self.retrying_share,
+            dlq_per_minute: self.dlq_per_minute,
+            invalid_transitions: self.invalid_transitions,
+            queue_age: self.queue_age,
+            interruptions_per_minute: self.lease_churn,
+            look_every: self.look_every,
+            ..Thresholds::default()
         }
     }
 }

@@ -98,8 +98,7 @@ pub(crate) fn tell(
     spec: Option<&Spec>,
 ) -> Option<Json> {
     match (told.event(), contract) {
-        (Some(event), None) => Some(ours(&told, "job", &EventDocument::from(event))),
-        (None, None) => note(told),
+        (_, None) => shown(told),
         (None, Some(_)) => None,
         (Some(event), Some(_)) => contract::event(contract, event, spec?, told.number),
     }
@@ -117,9 +116,12 @@ fn ours(told: &FeedEvent, kind: &'static str, payload: &impl Serialize) -> Json 
     serde_json::value::to_raw_value(&document).expect(plain)
 }
 
-/// A note as the feed shows it.
-pub(crate) fn note(told: FeedEvent) -> Option<Json> {
-    raw(told.line.clone()).map(|line| ours(&told, "note", &line))
+/// What was told, in our own words.
+pub(crate) fn shown(told: FeedEvent) -> Option<Json> {
+    match told.event() {
+        Some(event) => Some(ours(&told, "job", &EventDocument::from(event))),
+        None => raw(told.line.clone()).map(|line| ours(&told, "note", &line)),
+    }
 }
 
 /// How long a stream is silent at the most.

@@ -8,6 +8,7 @@
 
 mod alerts;
 mod app;
+mod audit;
 mod bulk;
 mod caller;
 mod claims;
@@ -35,12 +36,15 @@ mod schedules;
 mod tail;
 mod tasks;
 mod tls;
+mod tokens;
 
 pub(crate) use self::{
+    alerts::Thresholds,
     app::{App, Settings},
     bulk::{KIND as OPERATION_KIND, QUEUE as OPERATION_QUEUE, carry_out},
     feed::tell,
     listen::serve,
     problem::CODES as PROBLEM_CODES,
     tls::{Files as TlsFiles, Tls},
+    tokens::{Secret, send as send_token},
 };

@@ -1,14 +1,14 @@
 //! Every route: what can be called, by whom, with what.
 
 use super::{
-    alerts, bulk,
+    alerts, audit, bulk,
     caller::Access,
     claims, feed, internal, jobs, leases, letters, openapi, operations,
     problem::Problem,
     query::Param,
     queues,
     route::{Answer, Call, Route},
-    runs, schedules, tasks,
+    runs, schedules, tasks, tokens,
 };
 
 macro_rules! param {
@@ -229,6 +229,15 @@ pub(crate) static ROUTES: &[Route] = &[
     route!("GET" "/readyz", Open, "operations", "Can it take work?",
         query NO_QUERY, body None,
         answers [200 operations::Health, 503 operations::Health], operations::readyz),
+    route!("POST" "/api/v1/tokens", Admin, "access", "Issue a token. It is shown once.",
+        query NO_QUERY, body body!(tokens::TokenBody), answers [201 tokens::TokenDocument], tokens::issue),
+    route!("GET" "/api/v1/tokens", Admin, "access", "Tokens, without their secrets.",
+        query NO_QUERY, body None,
+        answers [200 super::document::List<tokens::TokenDocument>], tokens::list),
+    route!("DELETE" "/api/v1/tokens/{id}", Admin, "access", "Revoke a token, at once.",
+        query NO_QUERY, body None, answers [200 tokens::TokenDocument], tokens::revoke),
+    route!("GET" "/api/v1/audit", Admin, "access", "What people did: who, when, what and why.",
+        query PAGE, body None, answers [200 super::document::List<feed::FeedDocument>], audit::list),
     route!("GET" "/api/v1/alerts", Read, "operations", "What somebody should look at.",
         query NO_QUERY, body None,
         answers [200 super::document::List<alerts::Alert>], alerts::list),

@@ -319,6 +319,7 @@ const FORBIDDEN: &[&str] = &[
     "http://localhost:PORT/",
     "http://LOCALHOST:PORT/",
     "http://localhost.:PORT/",
+    "http://any.localhost:PORT/",
     "http://ⓛocalhost:PORT/",
     "http://lo\u{ad}calhost:PORT/",
     "http://[::1]:PORT/",

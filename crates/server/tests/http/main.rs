@@ -4,6 +4,8 @@
 
 #![cfg(unix)]
 
+mod alerts;
+mod bulk;
 mod client;
 mod contracts;
 mod feed;

@@ -1,7 +1,6 @@
 """A whole Windlass worker in the standard library; docs/guide/workers.md explains each step.
 Usage: python3 examples/worker.py [--url http://127.0.0.1:7117] [--queue default]"""
 import argparse, contextlib, http.client, json, os, random, signal, threading, time, urllib.request, uuid
-
 LOST = (OSError, http.client.HTTPException, ValueError)  # No answer, a broken one, or one that refuses.
 
 class Failed(Exception):
@@ -29,8 +28,7 @@ class Worker:
         self.held, self.stopping = set(), threading.Event()
 
     def post(self, path, **body):
-        token = f"Bearer {os.getenv('WINDLASS_TOKEN')}"
-        headers = {"Content-Type": "application/json", "Authorization": token}
+        headers = {"Content-Type": "application/json", "Authorization": "Bearer " + os.getenv("WINDLASS_TOKEN", "-")}
         data = json.dumps({"worker_id": self.id, **body}).encode()
         request = urllib.request.Request(f"{self.args.url}/api/v1/{path}", data, headers)
         with urllib.request.urlopen(request, timeout=30) as answer:

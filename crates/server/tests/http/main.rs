@@ -10,6 +10,7 @@ mod client;
 mod contracts;
 mod feed;
 mod jobs;
+mod kill;
 mod letters;
 mod operations;
 mod queues;

@@ -15,6 +15,7 @@ mod schedules;
 mod security;
 mod server;
 mod snapshot;
+mod worker_example;
 mod workers;
 
 /// Makes of each test two: one for each kind of store. A test is given a store that nobody else uses.

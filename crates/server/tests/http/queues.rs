@@ -46,14 +46,14 @@ async fn rules(store: Store) {
     let json = [("content-type", "application/json")];
     let path = "/api/v1/rules/two-at-a-time";
     let (put, delete) = (Method::PUT, Method::DELETE);
-    let body = r#"{"scope": {"queue": "post"}, "says": {"concurrency": {"max": 2, "each": "all"}}, "reason": "they asked for it"}"#;
+    let body = r#"{"scope": {"queue": "post"}, "says": {"concurrency": {"max": 2, "each": "together"}}, "reason": "they asked for it"}"#;
     page.ask("One is set.", put.clone(), path, &json, body).await;
     page.get("All of them.", "/api/v1/rules").await;
     page.ask("One that says nothing.", put.clone(), path, &json, "{}").await;
     page.ask("One that nobody knows.", put.clone(), path, &json, r#"{"says": "hurry"}"#).await;
     let body = r#"{"scope": {"tenant": "other"}, "says": "pause"}"#;
     page.ask("One for somebody else.", put.clone(), path, &json, body).await;
-    let body = r#"{"says": {"concurrency": {"max": 0, "each": "all"}}}"#;
+    let body = r#"{"says": {"concurrency": {"max": 0, "each": "together"}}}"#;
     page.ask("One that lets nothing run.", put, path, &json, body).await;
     page.ask("It is taken away.", delete.clone(), path, &[], "").await;
     page.ask("It is gone.", delete, path, &[], "").await;

@@ -56,6 +56,7 @@ pub(crate) struct Webhooks {
 
 impl Webhooks {
     /// Starts a follower for each webhook, and the worker that delivers. They end by themselves when the server stops.
+    /// What happens from then on is told.
     pub(crate) async fn start(app: &App, config: &Config) -> Result<Self, Error> {
         if config.webhooks.is_empty() {
             return Ok(Self::default());
@@ -67,7 +68,8 @@ impl Webhooks {
         let mut tasks = vec![look_after("webhooks", worker, app.stopping.clone())];
         for webhook in &config.webhooks {
             let follower = Follower::new(&app.engine, webhook.clone())?;
-            tasks.push(tokio::spawn(follower.run(app.tail.follow(), app.stopping.clone())));
+            let after = follower.begin().await?;
+            tasks.push(tokio::spawn(follower.run(after, app.tail.follow(), app.stopping.clone())));
         }
         Ok(Self { tasks })
     }
@@ -119,16 +121,20 @@ impl Follower {
         Ok(Self { engine, scope, webhook, mark, specs: HashMap::new() })
     }
 
-    async fn run(mut self, mut tail: watch::Receiver<u64>, mut stopping: watch::Receiver<bool>) {
+    async fn run(
+        mut self,
+        after: u64,
+        mut tail: watch::Receiver<u64>,
+        mut stopping: watch::Receiver<bool>,
+    ) {
         tokio::select! {
             biased;
             () = stopped(&mut stopping) => {}
-            () = self.follow(&mut tail) => {}
+            () = self.follow(after, &mut tail) => {}
         }
     }
 
-    async fn follow(&mut self, tail: &mut watch::Receiver<u64>) {
-        let mut after = self.begin().await;
+    async fn follow(&mut self, mut after: u64, tail: &mut watch::Receiver<u64>) {
         loop {
             tail.mark_unchanged();
             match self.step(after).await {
@@ -152,27 +158,15 @@ impl Follower {
         }
     }
 
-    /// Where it goes on. A new webhook begins with what happens from now on.
-    async fn begin(&self) -> u64 {
-        loop {
-            let found = match self.engine.store().mark(&self.mark).await {
-                Ok(Some(number)) => Ok(number),
-                Ok(None) => match end_of_feed(&self.engine).await {
-                    // Written at once, so that nothing is passed over if the server dies before the first event.
-                    Ok(end) => self.save(end).await.map(|()| end),
-                    Err(error) => Err(error.into()),
-                },
-                Err(error) => Err(error.into()),
-            };
-            match found {
-                Ok(number) => return number,
-                Err(error) => {
-                    let webhook = &self.webhook.name;
-                    tracing::warn!(webhook, %error, "a webhook cannot begin; it is tried again");
-                    tokio::time::sleep(Self::AGAIN).await;
-                }
-            }
+    /// Where it goes on. A new webhook begins with what happens from now on: that is written at once, so that nothing
+    /// is passed over if the server dies before the first event.
+    async fn begin(&self) -> Result<u64, Error> {
+        if let Some(number) = self.engine.store().mark(&self.mark).await? {
+            return Ok(number);
         }
+        let end = end_of_feed(&self.engine).await?;
+        self.save(end).await?;
+        Ok(end)
     }
 
     /// Enqueues deliveries for a part of the feed, and says how far it went.

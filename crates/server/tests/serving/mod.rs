@@ -18,7 +18,7 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits until it is so.
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
         assert!(began.elapsed() < PATIENCE, "{what} takes too long");
@@ -27,14 +27,14 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// A server. It is killed when it is dropped.
-pub struct Server {
+pub(crate) struct Server {
     child: Child,
     address: SocketAddr,
 }
 
 impl Server {
     /// Serves the store of a folder with this config.
-    pub fn start(folder: &Path, config: &str) -> Self {
+    pub(crate) fn start(folder: &Path, config: &str) -> Self {
         let file = folder.join("windlass.toml");
         fs::write(&file, config).expect("the config can be written");
         let store = format!("sqlite:{}", folder.join("windlass.db").display());
@@ -54,20 +54,20 @@ impl Server {
     }
 
     /// Ends it at once, as a crash would.
-    pub fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.child.kill().expect("it can be killed");
         self.child.wait().expect("it is gone");
     }
 
     /// Asks it to end, and waits until it has.
-    pub fn stop(mut self) {
+    pub(crate) fn stop(mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
         until("the end", || self.child.try_wait().expect("it is ours").is_some());
     }
 
     /// The status and the document that it answers.
-    pub fn call(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+    pub(crate) fn call(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
         let mut stream = TcpStream::connect(self.address).expect("it listens");
         let body = body.map(Value::to_string).unwrap_or_default();
         let head = format!(
@@ -84,21 +84,21 @@ impl Server {
         (status, serde_json::from_str(document).unwrap_or(Value::Null))
     }
 
-    pub fn get(&self, path: &str) -> Value {
+    pub(crate) fn get(&self, path: &str) -> Value {
         let (status, document) = self.call("GET", path, None);
         assert_eq!(status, 200, "{path}: {document}");
         document
     }
 
     /// Enqueues a job, and gives back its id.
-    pub fn enqueue(&self, body: &Value) -> String {
+    pub(crate) fn enqueue(&self, body: &Value) -> String {
         let (status, document) = self.call("POST", "/api/v1/jobs", Some(body));
         assert_eq!(status, 201, "{document}");
         document["job"]["job_id"].as_str().expect("an id").to_owned()
     }
 
     /// The job, once it is in this state.
-    pub fn job_in(&self, id: &str, state: &str) -> Value {
+    pub(crate) fn job_in(&self, id: &str, state: &str) -> Value {
         let mut job = Value::Null;
         until(state, || {
             job = self.get(&format!("/api/v1/jobs/{id}"));
@@ -117,24 +117,24 @@ impl Drop for Server {
 
 /// A call that was received.
 #[derive(Clone, Debug)]
-pub struct Received {
-    pub headers: BTreeMap<String, String>,
-    pub body: String,
+pub(crate) struct Received {
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) body: String,
 }
 
 /// Someone who is called, and answers with a status.
-pub struct Receiver {
-    pub address: SocketAddr,
+pub(crate) struct Receiver {
+    pub(crate) address: SocketAddr,
     received: Arc<Mutex<Vec<Received>>>,
 }
 
 impl Receiver {
     /// Answers each call with the status that is given for its number, from 0.
-    pub fn start(status: impl Fn(usize) -> u16 + Send + 'static) -> Self {
+    pub(crate) fn start(status: impl Fn(usize) -> u16 + Send + 'static) -> Self {
         Self::at("127.0.0.1:0".parse().expect("an address"), status)
     }
 
-    pub fn at(address: SocketAddr, status: impl Fn(usize) -> u16 + Send + 'static) -> Self {
+    pub(crate) fn at(address: SocketAddr, status: impl Fn(usize) -> u16 + Send + 'static) -> Self {
         let listener = TcpListener::bind(address).expect("the address is free");
         let address = listener.local_addr().expect("it has one");
         let received = Arc::new(Mutex::new(Vec::new()));
@@ -151,7 +151,7 @@ impl Receiver {
         Self { address, received }
     }
 
-    pub fn received(&self) -> Vec<Received> {
+    pub(crate) fn received(&self) -> Vec<Received> {
         self.received.lock().expect("nobody panics with it").clone()
     }
 }

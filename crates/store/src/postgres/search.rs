@@ -147,13 +147,22 @@ impl<'a> Search<'a> {
         let left = self.left();
         if lines.len() <= FEW {
             let question = self.question(lines, locks, work);
-            return Ok((self.find(lines, left, question, work, now).await?, false));
+            let each = vec![left; lines.len()];
+            return Ok((self.find(lines, &each, question, work, now).await?, false));
         }
         self.ask_rules(lines, locks, work).await?;
         let chosen = self.choose(lines, work, now);
-        // Each has its share, and a few more.
+        // Each has its share, and a few more; where a limit lets few go, those and the next, which says where the line
+        // stands afterwards.
         let each = (left.saturating_mul(4) / chosen.len().max(1)).clamp(4, left.max(4));
-        let found = self.find(&chosen, each, Question::default(), work, now).await?;
+        let each: Vec<usize> = chosen
+            .iter()
+            .map(|from| match work.rules.room(self.name_of(from), from.lane) {
+                Some(room) => each.min(room.saturating_add(1)),
+                None => each,
+            })
+            .collect();
+        let found = self.find(&chosen, &each, Question::default(), work, now).await?;
         Ok((found, true))
     }
 
@@ -172,30 +181,31 @@ impl<'a> Search<'a> {
         work: &mut Work<'_>,
     ) -> PgResult<()> {
         let question = self.question(lines, locks, work);
-        self.find(&[], 0, question, work, Timestamp::MIN).await.map(drop)
+        self.find(&[], &[], question, work, Timestamp::MIN).await.map(drop)
     }
 
-    /// Asks what rules know, and for the first jobs of lines, at most so many of each.
+    /// Asks what rules know, and for the first jobs of lines, so many of each, and as many more as are out.
     async fn find(
         &self,
         lines: &[From],
-        each: usize,
+        each: &[usize],
         question: Question,
         work: &mut Work<'_>,
         now: Timestamp,
     ) -> PgResult<Vec<Found>> {
-        let limit = each.saturating_add(touched(work)).saturating_add(self.tried.len());
-        let limit = limit.min(LOCK_MAX);
+        let out = touched(work).saturating_add(self.tried.len());
+        let limits: Vec<usize> =
+            each.iter().map(|each| each.saturating_add(out).min(LOCK_MAX)).collect();
         let mut asks = Vec::new();
         question.asks(&mut asks);
-        ready::asks(lines, limit, now, &mut asks);
+        ready::asks(lines, &limits, now, &mut asks);
         if asks.is_empty() {
             return Ok(Vec::new());
         }
         let mut rows = run(work.client, &asks).await?.into_iter();
         CommitRules::take(work, &self.store.names, question, &mut rows).await?;
         let is_out = |id| work.set.contains(id) || self.tried.contains(&id);
-        ready::found_of(lines, limit, &mut rows, is_out, now)
+        ready::found_of(lines, &limits, &mut rows, is_out, now)
     }
 
     /// The lines that would be next, if each had one job, by what is remembered of them.

@@ -45,6 +45,8 @@ use crate::{
 pub(super) struct Rules {
     known: Mutex<Edition>,
     turns: Mutex<Turns>,
+    /// Is there a rule that claims take from one after the other?
+    are_shared: AtomicBool,
     /// Did the last claim that locked rules get nothing? Then the next one looks first, and locks only if there is
     /// something to be had.
     is_full: AtomicBool,
@@ -76,6 +78,7 @@ impl Rules {
 
     /// Remembers this, which is committed.
     pub(super) fn keep(&self, edition: Edition) {
+        self.are_shared.store(edition.rules.iter().any(Rule::is_shared), Ordering::Relaxed);
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = edition;
     }
 
@@ -89,6 +92,10 @@ impl Rules {
     /// Whose turn it is.
     pub(super) fn turns(&self) -> MutexGuard<'_, Turns> {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn are_shared(&self) -> bool {
+        self.are_shared.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_full(&self) -> bool {

@@ -34,6 +34,8 @@ pub(super) struct Search<'a> {
     store: &'a Inner,
     /// Jobs that it wanted to lock: it has them, or others were faster.
     tried: HashSet<JobId>,
+    /// How many of them are of which line.
+    tried_in: HashMap<(i32, Lane), usize>,
     granted: Vec<Grant>,
     again_at: Option<Timestamp>,
     is_alone: bool,
@@ -54,8 +56,16 @@ impl<'a> Search<'a> {
         groups: Vec<(i32, GroupName)>,
         store: &'a Inner,
     ) -> Self {
-        let (tried, granted) = (HashSet::new(), Vec::new());
-        Self { wanted, groups, store, tried, granted, again_at: None, is_alone: false }
+        Self {
+            wanted,
+            groups,
+            store,
+            tried: HashSet::new(),
+            tried_in: HashMap::new(),
+            granted: Vec::new(),
+            again_at: None,
+            is_alone: false,
+        }
     }
 
     pub(super) async fn run(
@@ -193,9 +203,10 @@ impl<'a> Search<'a> {
         work: &mut Work<'_>,
         now: Timestamp,
     ) -> PgResult<Vec<Found>> {
-        let out = touched(work).saturating_add(self.tried.len());
-        let limits: Vec<usize> =
-            each.iter().map(|each| each.saturating_add(out).min(LOCK_MAX)).collect();
+        let out = self.out(work);
+        let out = |from: &From| out.get(&(from.group, from.lane)).copied().unwrap_or(0);
+        let limits = lines.iter().zip(each).map(|(from, each)| each.saturating_add(out(from)));
+        let limits: Vec<usize> = limits.map(|limit| limit.min(LOCK_MAX)).collect();
         let mut asks = Vec::new();
         question.asks(&mut asks);
         ready::asks(lines, &limits, now, &mut asks);
@@ -206,6 +217,20 @@ impl<'a> Search<'a> {
         CommitRules::take(work, &self.store.names, question, &mut rows).await?;
         let is_out = |id| work.set.contains(id) || self.tried.contains(&id);
         ready::found_of(lines, &limits, &mut rows, is_out, now)
+    }
+
+    /// How many jobs of which line may be found and are out: the commit has touched them, or this claim has tried them.
+    fn out(&self, work: &Work<'_>) -> HashMap<(i32, Lane), usize> {
+        let mut out = self.tried_in.clone();
+        let could = |job: &Job| job.claim_at().is_some();
+        for row in work.set.rows().filter(|row| could(row.before.as_ref().unwrap_or(&row.job))) {
+            if let Some((group, _)) = row.place.group
+                && !self.tried.contains(&row.job.id)
+            {
+                *out.entry((group, row.place.lane)).or_default() += 1;
+            }
+        }
+        out
     }
 
     /// The lines that would be next, if each had one job, by what is remembered of them.
@@ -275,6 +300,10 @@ impl<'a> Search<'a> {
             })
             .collect();
         self.tried.extend(chosen.iter().map(|(_, id)| *id));
+        for quota in &quotas {
+            let from = found[quota.head].from;
+            *self.tried_in.entry((from.group, from.lane)).or_default() += quota.take;
+        }
         let mut jobs = self.lock(&chosen, work, now).await?;
         let lost = jobs.len() < chosen.len();
         if lost {
@@ -364,8 +393,3 @@ fn head_of<'a>(
     Head { queue, tenant, kind, lane, retries, ranks: ranks.into(), isolated_since }
 }
 
-/// How many jobs the commit has touched that could be claimed before.
-fn touched(work: &Work<'_>) -> usize {
-    let could = |job: &Job| job.claim_at().is_some();
-    work.set.rows().filter(|row| could(row.before.as_ref().unwrap_or(&row.job))).count()
-}

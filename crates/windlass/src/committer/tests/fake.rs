@@ -4,7 +4,7 @@ use std::{
     future::pending,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
 };
 
@@ -39,6 +39,8 @@ pub(super) struct Fake {
     /// The marks that were written, in order.
     pub durable: Mutex<Vec<u32>>,
     overlap: Overlap,
+    /// Do claims only wait for each other?
+    pub claims_wait: AtomicBool,
     in_flight: AtomicUsize,
     /// One permit for each commit that has begun.
     begun: Semaphore,
@@ -81,7 +83,8 @@ impl Fake {
         let (begun, gate) = (Semaphore::new(0), Semaphore::new(gate));
         let (batches, durable) = (Mutex::default(), Mutex::default());
         let in_flight = AtomicUsize::new(0);
-        Arc::new(Self { batches, durable, overlap, in_flight, begun, gate, judge })
+        let claims_wait = AtomicBool::new(false);
+        Arc::new(Self { batches, durable, overlap, claims_wait, in_flight, begun, gate, judge })
     }
 
     /// Waits until one more commit has begun.
@@ -133,6 +136,10 @@ pub(super) fn store_error(answer: Result<Reply, SubmitError>) -> String {
 impl Store for Fake {
     fn overlap(&self) -> Overlap {
         self.overlap
+    }
+
+    fn claims_wait(&self) -> bool {
+        self.claims_wait.load(SeqCst)
     }
 
     fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {

@@ -235,6 +235,9 @@ impl<'a> Search<'a> {
 
     /// The lines that would be next, if each had one job, by what is remembered of them.
     fn choose(&self, lines: &[From], work: &Work<'_>, now: Timestamp) -> Vec<From> {
+        // Whoever has no room left gets nothing, and need not be shared out to: with a thousand keys most have none.
+        let has_room = |from: &&From| work.rules.room(self.name_of(from), from.lane) != Some(0);
+        let lines: Vec<From> = lines.iter().filter(has_room).copied().collect();
         let heads = lines.iter().map(|from| {
             let first = slice::from_ref(&from.first);
             head_of(self.name_of(from), from.lane, from.retries, first, None)
@@ -392,4 +395,3 @@ fn head_of<'a>(
     let GroupName { queue, tenant, kind, .. } = name;
     Head { queue, tenant, kind, lane, retries, ranks: ranks.into(), isolated_since }
 }
-

@@ -13,13 +13,13 @@ use tokio::{
     task::JoinHandle,
 };
 use windlass_kernel::{
-    About, Actor, Approval, Attempt, By, DeadLetter, DlqId, Epoch, Event, Jitter, Job, JobId, Kind,
-    Op, Payload, Principal, Refusal, Retention, Schedule, ScheduleName, TenantId, Timestamp,
-    WorkerId,
+    About, Actor, Approval, Attempt, By, ClaimId, DeadLetter, DlqId, Epoch, Event, Jitter, Job,
+    JobId, Kind, Op, Payload, Principal, Refusal, Retention, Schedule, ScheduleName, TenantId,
+    Timestamp, WorkerId,
     ops::{Cancel, Enqueue, NewJob, Outcome, Requeue, Settle},
 };
 use windlass_store::{
-    Bell, Error, Listener, Overlap, Replies, Reply, Store, StoreFuture, Write,
+    Bell, ClaimMany, Error, Listener, Overlap, Replies, Reply, Store, StoreFuture, Write,
     read::{
         Cursor, Due, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
         Progress, Pruned, SessionView, StoredFollowUp,
@@ -345,6 +345,22 @@ pub(super) fn renew(mark: u32) -> Write {
     Write::RenewSession { worker, lease: std::time::Duration::from_secs(30) }
 }
 
+/// A claim of this many jobs: it names none.
+pub(super) fn claim(max: usize, mark: u32) -> Write {
+    Write::Claim(ClaimMany {
+        claim_id: ClaimId::from_u128(mark.into()),
+        worker: WorkerId::new(mark.to_string()).unwrap(),
+        trace_id: None,
+        tenant: None,
+        queues: Vec::new(),
+        kinds: Vec::new(),
+        max,
+        lease: std::time::Duration::from_secs(30),
+        start: true,
+        neighbours: Vec::new(),
+    })
+}
+
 fn op(op: impl Into<Op>) -> Write {
     Write::Op { tenant: tenant(), op: op.into() }
 }
@@ -352,6 +368,7 @@ fn op(op: impl Into<Op>) -> Write {
 pub(super) fn mark_of(write: &Write) -> u32 {
     let by = match write {
         Write::RenewSession { worker, .. } => return worker.as_str().parse().unwrap(),
+        Write::Claim(wanted) => return wanted.worker.as_str().parse().unwrap(),
         Write::Op { op: Op::Enqueue(op), .. } => &op.by,
         Write::Op { op: Op::Cancel(op), .. } => &op.by,
         Write::Op { op: Op::Settle(op), .. } => &op.by,

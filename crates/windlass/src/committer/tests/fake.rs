@@ -13,9 +13,10 @@ use tokio::{
     task::JoinHandle,
 };
 use windlass_kernel::{
-    About, Actor, Approval, Attempt, By, ClaimId, DeadLetter, DlqId, Epoch, Event, Jitter, Job,
-    JobId, Kind, Op, Payload, Principal, Refusal, Retention, Schedule, ScheduleName, TenantId,
-    Timestamp, WorkerId,
+    About, Actor, Approval, Attempt, By, DeadLetter, DlqId, Epoch, Event, Jitter, Job, JobId, Kind,
+    Op, Payload, Principal, Refusal, Retention, Schedule, ScheduleName, TenantId, Timestamp,
+    WorkerId,
+    ids::ClaimId,
     ops::{Cancel, Enqueue, NewJob, Outcome, Requeue, Settle},
 };
 use windlass_store::{

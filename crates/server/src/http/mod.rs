@@ -39,7 +39,7 @@ mod tls;
 mod tokens;
 
 pub(crate) use self::{
-    alerts::Thresholds,
+    alerts::{Alert, Thresholds},
     app::{App, Settings},
     bulk::{KIND as OPERATION_KIND, QUEUE as OPERATION_QUEUE, carry_out},
     feed::tell,

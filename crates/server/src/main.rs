@@ -1,6 +1,14 @@
 //! The `windlass` binary: parse, dispatch, exit code.
 
 mod cli;
+#[cfg(unix)]
+mod config;
+#[cfg(unix)]
+mod executors;
+#[cfg(unix)]
+mod http;
+#[cfg(unix)]
+mod webhooks;
 
 use std::process::ExitCode;
 

@@ -1,6 +1,6 @@
 //! What a store tells when it is asked: values that reads give back.
 
-use std::time::Duration;
+use std::{fmt, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use windlass_kernel::{
@@ -111,6 +111,24 @@ pub struct Position {
     pub(crate) at: u64,
     /// Its id, where several items can have one place.
     pub(crate) id: u128,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}-{:x}", self.at, self.id)
+    }
+}
+
+impl FromStr for Position {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const UNKNOWN: &str = "no list has such a place";
+        let (at, id) = text.split_once('-').ok_or(UNKNOWN)?;
+        let at = u64::from_str_radix(at, 16).map_err(|_| UNKNOWN)?;
+        let id = u128::from_str_radix(id, 16).map_err(|_| UNKNOWN)?;
+        Ok(Self { at, id })
+    }
 }
 
 /// Where a list is read on.

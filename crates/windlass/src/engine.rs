@@ -207,6 +207,38 @@ impl Engine {
         &self.inner.handle
     }
 
+    /// Submits a write that has an identity, such as those of workers elsewhere: if its answer is lost on the way to
+    /// the store, it is sent again and answered from the record.
+    pub async fn submit(&self, write: Write) -> Result<Reply, Error> {
+        Ok(self.inner.submit_known(write).await?)
+    }
+
+    /// The same for many, in this order, with few transactions. Each has its own answer.
+    pub async fn submit_all(&self, writes: &[Write]) -> Vec<Result<Reply, Error>> {
+        let replies = self.inner.submit_many_known(writes).await;
+        replies.into_iter().map(|reply| reply.map_err(Error::from)).collect()
+    }
+
+    /// Makes the ids of what is new.
+    pub fn ids(&self) -> &Ids {
+        &self.inner.ids
+    }
+
+    /// What the store's clock shows, as far as it is known here.
+    pub fn now(&self) -> Timestamp {
+        self.inner.now()
+    }
+
+    /// Chance, for the spread of retries.
+    pub fn jitter(&self) -> Jitter {
+        self.inner.jitter()
+    }
+
+    /// Rings whenever a retry has become due. With [`Store::ready`] it tells of everything that can be claimed.
+    pub fn retry_due(&self) -> store::Listener {
+        self.inner.local.retry_due.listen()
+    }
+
     /// A worker, to be told what it can do and then started.
     ///
     /// One in a process is usual: it runs many handlers. A job that may be what kills its process runs when no worker

@@ -9,7 +9,11 @@ mod explain;
 mod output;
 mod progress;
 mod restore;
+#[cfg(unix)]
+mod serve;
 mod store;
+#[cfg(unix)]
+mod token;
 
 use std::process::ExitCode;
 
@@ -48,6 +52,12 @@ enum Command {
     /// Put a backup in the place of a database that is not being served.
     Restore(restore::Restore),
     #[cfg(unix)]
+    Serve(serve::Serve),
+    /// Say who may come in from outside, and what for.
+    #[cfg(unix)]
+    #[command(subcommand)]
+    Token(token::Token),
+    #[cfg(unix)]
     Bench(bench::Bench),
 }
 
@@ -58,6 +68,10 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Doctor(command) => doctor::run(&command, cli.output),
         Command::Backup(command) => backup::run(&command, cli.output),
         Command::Restore(command) => restore::run(&command, cli.output),
+        #[cfg(unix)]
+        Command::Serve(command) => serve::run(&command),
+        #[cfg(unix)]
+        Command::Token(command) => token::run(&command, cli.output),
         #[cfg(unix)]
         Command::Bench(command) => bench::run(&command, cli.output),
     }

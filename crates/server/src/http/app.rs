@@ -1,0 +1,140 @@
+//! What all calls share: the engine, the settings, and what is counted.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::http::{HeaderMap, header};
+use tokio::sync::watch;
+use windlass::Engine;
+use windlass_kernel::{Job, JobId, Principal, TenantId, token::Role};
+
+use super::{
+    alerts::{Alerts, Thresholds},
+    caller::{Access, Caller},
+    figures::Figures,
+    listening::Listening,
+    problem::Problem,
+    rates::Rates,
+    room::Rooms,
+    route::Call,
+    tail::Tail,
+    tokens,
+};
+
+/// How the server is set up.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// Is it for development, on this machine only?
+    pub(crate) dev: bool,
+    /// The most bytes of a body.
+    pub(crate) body_bytes_max: usize,
+    /// How long a body may take to come.
+    pub(crate) body_timeout: Duration,
+    /// How long the head of a request may take to come.
+    pub(crate) header_timeout: Duration,
+    /// The most connections at once.
+    pub(crate) connections_max: usize,
+    /// How many calls a second a principal may make, and how many at once.
+    pub(crate) calls_per_second: u32,
+    /// From where on something is worth an alert.
+    pub(crate) alerts: Thresholds,
+    /// How long what is open may take to end, when the server stops.
+    pub(crate) grace: Duration,
+}
+
+impl Settings {
+    /// As usual.
+    pub(crate) fn new(dev: bool) -> Self {
+        Self {
+            dev,
+            body_bytes_max: 8 * 1024 * 1024,
+            body_timeout: Duration::from_secs(30),
+            header_timeout: Duration::from_secs(10),
+            connections_max: 10_000,
+            calls_per_second: 50_000,
+            alerts: Thresholds::default(),
+            grace: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What all calls share.
+pub(crate) struct App {
+    pub(crate) engine: Engine,
+    pub(crate) settings: Settings,
+    pub(crate) rooms: Arc<Rooms>,
+    pub(crate) tail: Arc<Tail>,
+    pub(crate) figures: Arc<Figures>,
+    pub(crate) alerts: Arc<Alerts>,
+    pub(crate) rates: Rates,
+    pub(crate) listening: Listening,
+    pub(crate) tokens: tokens::Known,
+    /// True from the moment when the server is to stop.
+    pub(crate) stopping: watch::Receiver<bool>,
+}
+
+impl App {
+    pub(crate) fn new(engine: Engine, settings: Settings, stopping: watch::Receiver<bool>) -> Self {
+        Self {
+            engine,
+            rooms: Arc::default(),
+            tail: Arc::default(),
+            figures: Arc::default(),
+            alerts: Arc::default(),
+            listening: Listening::default(),
+            tokens: tokens::Known::default(),
+            rates: Rates::new(settings.calls_per_second),
+            settings,
+            stopping,
+        }
+    }
+
+    /// Who calls. In development, who brings no token may do everything, under any name.
+    pub(crate) async fn caller(
+        &self,
+        headers: &HeaderMap,
+        access: Access,
+    ) -> Result<Caller, Problem> {
+        if let Some(token) = tokens::bearer(headers)? {
+            return self.tokens.caller(&self.engine, token).await;
+        }
+        let scope = TenantId::new(Engine::TENANT_DEFAULT).expect("the default name is a name");
+        let named = headers.get("x-windlass-actor").and_then(|value| value.to_str().ok());
+        let (name, role) = match (self.settings.dev, access) {
+            (true, _) => (named.unwrap_or("dev"), Role::Admin),
+            (false, Access::Open) => ("anybody", Role::Viewer),
+            (false, _) => return Err(Problem::unauthorized("the call brings no token")),
+        };
+        Ok(Caller { principal: Principal::new(name)?, scope: scope.into(), role })
+    }
+
+    /// A page of another site can make a browser call this machine under a name of its own. Without tokens only the
+    /// names of this machine are answered.
+    pub(crate) fn check_host(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        if !self.settings.dev {
+            return Ok(());
+        }
+        let host = headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or("");
+        let name = host.rsplit_once(':').map_or(host, |(name, port)| {
+            if port.bytes().all(|byte| byte.is_ascii_digit()) { name } else { host }
+        });
+        let is_ours = matches!(name, "localhost" | "[::1]" | "")
+            || name.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.is_loopback());
+        if is_ours {
+            return Ok(());
+        }
+        Err(Problem::forbidden(format!("{name} is no name of this machine; use localhost")))
+    }
+}
+
+impl App {
+    /// A job that the caller can see. Another tenant's is not there.
+    pub(crate) async fn job(&self, call: &Call, id: JobId) -> Result<Job, Problem> {
+        let job = self.engine.store().job(call.scope(), id).await?;
+        job.ok_or_else(|| Problem::not_found("job").of_job(id))
+    }
+
+    /// The payload of a job that the caller can see.
+    pub(crate) async fn payload(&self, call: &Call, id: JobId) -> Result<Option<String>, Problem> {
+        Ok(self.engine.store().payload(call.scope(), id).await?)
+    }
+}

@@ -1,0 +1,223 @@
+//! Claims: a worker elsewhere asks for jobs, and waits until there are some.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::{sync::oneshot, time::Instant};
+use windlass_kernel::{
+    By, Kind, Queue, TenantId, Timestamp, WorkerId,
+    ids::ClaimId,
+    ops::{Claim, NewJob, Release},
+    time::duration_ms_option,
+};
+use windlass_store::{
+    ClaimMany, Granted, Reply, Write,
+    read::{Listens, Scope},
+};
+
+use super::{
+    bulk::RESERVED,
+    document::{JobDocument, raw},
+    problem::Problem,
+    route::{Answer, Call},
+};
+
+/// A worker wants jobs.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ClaimBody {
+    /// The worker: one session, with a fresh name at each start of its process.
+    #[schemars(with = "String")]
+    worker_id: WorkerId,
+    /// The queues it listens to; `default`, if nothing is said.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    queues: Vec<Queue>,
+    /// The kinds it can run; all, if nothing is said.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    kinds: Vec<Kind>,
+    /// How many it wants at the most; 1, if nothing is said, and never more than 1,000.
+    max: Option<usize>,
+    /// How long the leases last; 30,000, if nothing is said.
+    #[serde(rename = "lease_ms", with = "duration_ms_option", default)]
+    #[schemars(with = "Option<u64>")]
+    lease: Option<Duration>,
+    /// How long to wait for the first job, at most 30,000; not at all, if nothing is said.
+    #[serde(rename = "wait_ms", with = "duration_ms_option", default)]
+    #[schemars(with = "Option<u64>")]
+    wait: Option<Duration>,
+    /// Start them at once: claim and start in one op.
+    #[serde(default)]
+    start: bool,
+    /// The identity of this claim, `claim_` and 26 digits as in our ids: sent again, it gets the same leases.
+    #[schemars(with = "Option<String>")]
+    claim_id: Option<ClaimId>,
+}
+
+/// What a worker got.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Leases {
+    /// None, if there was nothing.
+    leases: Vec<LeaseDocument>,
+}
+
+/// A job that a worker got.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct LeaseDocument {
+    /// The job, with its payload.
+    job: JobDocument,
+    /// The fencing token: every write about this job names it.
+    #[schemars(with = "u64")]
+    epoch: windlass_kernel::Epoch,
+    /// The name of this grant.
+    attempt_id: String,
+    /// The key for systems downstream: the same for every execution of one try.
+    execution_key: String,
+    /// When the lease runs out.
+    #[schemars(with = "Option<String>")]
+    leased_until: Option<Timestamp>,
+}
+
+/// The longest wait of one call. Proxies cut off what is silent for a minute.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+const LEASE_DEFAULT: Duration = Duration::from_secs(30);
+
+/// `POST /api/v1/claims`
+pub(crate) async fn claim(call: Call) -> Result<Answer, Problem> {
+    let body: ClaimBody = call.body()?;
+    let until = Instant::now() + body.wait.unwrap_or_default().min(WAIT_MAX);
+    let wanted = wanted(&call, body)?;
+    listens(&call, &wanted).await?;
+    let names = |names: &[Queue]| names.iter().map(ToString::to_string).collect();
+    let kinds = wanted.kinds.iter().map(ToString::to_string).collect();
+    let tenant = wanted.tenant.as_ref().map(ToString::to_string);
+    let room = call.app.rooms.enter((tenant, names(&wanted.queues), kinds));
+    let mut stopping = call.app.stopping.clone();
+    // A claim that gets nothing leaves no trace, so each look is under the one identity that the caller knows: if the
+    // answer is lost, the same call again gets these leases.
+    loop {
+        // Whoever is told from here on is told of something that this claim may not have seen.
+        let told = room.notified();
+        let (jobs, again_at) = take(&call, wanted.clone()).await?;
+        if !jobs.is_empty() {
+            room.notify_one();
+            let leases = jobs.into_iter().map(LeaseDocument::from).collect();
+            return Ok(Answer::ok(&Leases { leases }));
+        }
+        let again_at = again_at.map(|at| Instant::now() + at.since(call.engine().now()));
+        let wake_at = again_at.map_or(until, |at| at.min(until));
+        if Instant::now() >= until {
+            return Ok(Answer::ok(&Leases { leases: Vec::new() }));
+        }
+        tokio::select! {
+            () = told => {}
+            () = tokio::time::sleep_until(wake_at) => {}
+            _ = stopping.wait_for(|stopping| *stopping) => {
+                return Ok(Answer::ok(&Leases { leases: Vec::new() }));
+            }
+        }
+        if Instant::now() >= until {
+            // One who was told and leaves tells the next.
+            room.notify_one();
+        }
+    }
+}
+
+/// Claims. If the caller leaves meanwhile, what was granted is given back: nobody else knows of it.
+async fn take(
+    call: &Call,
+    wanted: ClaimMany,
+) -> Result<(Vec<Granted>, Option<Timestamp>), Problem> {
+    let (engine, worker) = (call.engine().clone(), wanted.worker.clone());
+    let (answer, answered) = oneshot::channel();
+    tokio::spawn(async move {
+        let reply = engine.submit(Write::Claim(wanted)).await;
+        let Err(Ok(Reply::Granted { jobs, .. })) = answer.send(reply) else { return };
+        let release = |granted: &Granted| {
+            let (job, by) = (&granted.job, By::worker(worker.clone()));
+            let op = Release { job_id: job.id, epoch: job.epoch, by };
+            Write::Op { tenant: job.spec.tenant.clone(), op: op.into() }
+        };
+        let writes: Vec<Write> = jobs.iter().map(release).collect();
+        engine.submit_all(&writes).await;
+    });
+    let reply = answered.await.map_err(|_| Problem::stopping("the server stops"))??;
+    match reply {
+        Reply::Granted { jobs, again_at } => Ok((jobs, again_at)),
+        _ => unreachable!("a claim is answered by leases"),
+    }
+}
+
+fn wanted(call: &Call, body: ClaimBody) -> Result<ClaimMany, Problem> {
+    let queues = match body.queues.is_empty() {
+        true => vec![Queue::new(NewJob::DEFAULT_NAME)?],
+        false => body.queues,
+    };
+    if queues.iter().any(|queue| queue.as_str().starts_with(RESERVED)) {
+        let why = "must not begin with windlass.: those are the server's own";
+        return Err(windlass_kernel::Refusal::invalid("queues", why).into());
+    }
+    let lease = body.lease.unwrap_or(LEASE_DEFAULT);
+    if lease < Claim::LEASE_MIN || lease > Claim::LEASE_MAX {
+        let why = "must lie between 100 ms and 24 hours";
+        return Err(windlass_kernel::Refusal::invalid("lease_ms", why).into());
+    }
+    Ok(ClaimMany {
+        claim_id: body.claim_id.unwrap_or_else(|| call.engine().ids().claim_id()),
+        worker: worker_of(call, &body.worker_id)?,
+        trace_id: call.given_trace().cloned(),
+        tenant: call.scope().tenant().cloned(),
+        queues,
+        kinds: body.kinds,
+        max: body.max.unwrap_or(1).clamp(1, 1_000),
+        lease,
+        start: body.start,
+        neighbours: Vec::new(),
+    })
+}
+
+/// The session of a worker that calls. Two tenants may use the same name: each has its own.
+pub(crate) fn worker_of(call: &Call, worker: &WorkerId) -> Result<WorkerId, Problem> {
+    if worker.as_str().contains('/') {
+        return Err(windlass_kernel::Refusal::invalid("worker_id", "must not contain /").into());
+    }
+    let name = match call.scope() {
+        Scope::Of(tenant) if is_default(tenant) => return Ok(worker.clone()),
+        Scope::Of(tenant) => format!("{tenant}/{worker}"),
+        Scope::Every => format!("*/{worker}"),
+    };
+    Ok(WorkerId::new(name)?)
+}
+
+fn is_default(tenant: &TenantId) -> bool {
+    tenant.as_str() == windlass::Engine::TENANT_DEFAULT
+}
+
+/// Says what the worker listens to, so that it is known why a job does not run.
+async fn listens(call: &Call, wanted: &ClaimMany) -> Result<(), Problem> {
+    let to = Listens {
+        queues: wanted.queues.clone(),
+        kinds: wanted.kinds.clone(),
+        tenant: wanted.tenant.clone(),
+    };
+    if !call.app.listening.is_news(&wanted.worker, &to) {
+        return Ok(());
+    }
+    call.engine().submit(Write::Listens { worker: wanted.worker.clone(), to }).await?;
+    Ok(())
+}
+
+impl From<Granted> for LeaseDocument {
+    fn from(granted: Granted) -> Self {
+        let job = &*granted.job;
+        Self {
+            epoch: job.epoch,
+            attempt_id: job.attempt_id(),
+            execution_key: job.execution_key(),
+            leased_until: job.lease.as_ref().map(|lease| lease.until),
+            job: JobDocument { payload: raw(granted.payload), ..JobDocument::from(job) },
+        }
+    }
+}

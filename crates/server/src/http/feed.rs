@@ -1,0 +1,224 @@
+//! The feed: everything that happens, in the order of the store, as pages and as a stream.
+
+use std::{
+    collections::HashMap,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::{
+    body::Body,
+    http::{HeaderValue, Response, header},
+};
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Frame};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tokio::{
+    sync::{mpsc, watch},
+    time::timeout,
+};
+use windlass_kernel::{JobId, Spec, Timestamp, contract::Contract};
+use windlass_store::{Error, read::FeedEvent};
+
+use super::{
+    contract::{self, Json},
+    document::{EventDocument, List, raw},
+    problem::Problem,
+    route::{Answer, Call},
+};
+
+/// One event of the feed.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct FeedDocument {
+    /// Its number in the store.
+    number: u64,
+    /// Who it belongs to.
+    tenant: String,
+    /// When it happened.
+    #[schemars(with = "String")]
+    at: Timestamp,
+    /// `job` for a fact of a job's history, `note` for all else.
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// The fact.
+    #[schemars(with = "serde_json::Value")]
+    payload: Box<RawValue>,
+}
+
+/// `GET /api/v1/events`
+pub(crate) async fn list(call: Call) -> Result<Answer, Problem> {
+    let contract = call.query.contract()?;
+    let after = call.query.number("after", u64::MAX)?.unwrap_or(0);
+    let rows = call.query.number("limit", 1_000)?.unwrap_or(100);
+    let rows = u32::try_from(rows.max(1)).expect("it is bounded");
+    let (items, upto) = page(&call, contract, after, rows).await?;
+    let items = items.into_iter().map(|(_, item)| item).collect::<Vec<Json>>();
+    Ok(Answer::ok(&List { items, next: Some(upto.to_string()) }))
+}
+
+/// A part of the feed as the caller sees it, with numbers, and how far it goes.
+async fn page(
+    call: &Call,
+    contract: Option<&Contract>,
+    after: u64,
+    rows: u32,
+) -> Result<(Vec<(u64, Json)>, u64), Error> {
+    let store = call.engine().store();
+    let feed = store.feed(call.scope(), after, rows).await?;
+    let mut specs: HashMap<JobId, Option<Arc<Spec>>> = HashMap::new();
+    let mut items = Vec::new();
+    for told in feed.events {
+        let number = told.number;
+        let spec = match (told.event(), contract) {
+            (Some(event), Some(_)) => match specs.get(&event.job_id) {
+                Some(spec) => spec.clone(),
+                None => {
+                    let job = store.job(call.scope(), event.job_id).await?;
+                    let spec = job.map(|job| job.spec.clone());
+                    specs.insert(event.job_id, spec.clone());
+                    spec
+                }
+            },
+            _ => None,
+        };
+        let document = tell(told, contract, spec.as_deref());
+        items.extend(document.map(|document| (number, document)));
+    }
+    Ok((items, feed.upto))
+}
+
+/// An event of the feed in the words of a contract, if it sees anything, or in our own. A contract needs the job's spec.
+pub(crate) fn tell(
+    told: FeedEvent,
+    contract: Option<&Contract>,
+    spec: Option<&Spec>,
+) -> Option<Json> {
+    match (told.event(), contract) {
+        (_, None) => shown(told),
+        (None, Some(_)) => None,
+        (Some(event), Some(_)) => contract::event(contract, event, spec?, told.number),
+    }
+}
+
+fn ours(told: &FeedEvent, kind: &'static str, payload: &impl Serialize) -> Json {
+    let plain = "a document is plain data";
+    let document = FeedDocument {
+        number: told.number,
+        tenant: told.tenant.to_string(),
+        at: told.at,
+        kind,
+        payload: serde_json::value::to_raw_value(payload).expect(plain),
+    };
+    serde_json::value::to_raw_value(&document).expect(plain)
+}
+
+/// What was told, in our own words.
+pub(crate) fn shown(told: FeedEvent) -> Option<Json> {
+    match told.event() {
+        Some(event) => Some(ours(&told, "job", &EventDocument::from(event))),
+        None => raw(told.line.clone()).map(|line| ours(&told, "note", &line)),
+    }
+}
+
+/// How long a stream is silent at the most.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// How many frames wait for a slow reader.
+const FRAMES_MAX: usize = 64;
+/// A reader that takes nothing for so long is cut off.
+const READER_MAX: Duration = Duration::from_secs(30);
+
+/// `GET /api/v1/events/stream`
+pub(crate) async fn stream(call: Call) -> Result<Answer, Problem> {
+    let contract = call.query.contract()?;
+    let last = call.headers.get("last-event-id").and_then(|value| value.to_str().ok());
+    let last = last.map(|text| text.parse::<u64>()).transpose();
+    let last =
+        last.map_err(|_| Problem::malformed("Last-Event-ID must be a number of an event"))?;
+    let after = last.or(call.query.number("after", u64::MAX)?);
+    let (frames, body) = mpsc::channel(FRAMES_MAX);
+    tokio::spawn(follow(call, contract, after.unwrap_or(0), frames));
+    let mut response = Response::new(Body::new(Frames(body)));
+    let value = HeaderValue::from_static("text/event-stream");
+    response.headers_mut().insert(header::CONTENT_TYPE, value);
+    // A proxy that collects what it passes on would make it no stream.
+    response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
+    Ok(Answer(response))
+}
+
+/// Sends what happens, until the reader is gone, the server stops or the caller may no longer see it.
+async fn follow(
+    call: Call,
+    contract: Option<&'static Contract>,
+    mut after: u64,
+    frames: mpsc::Sender<Bytes>,
+) {
+    let mut tail = call.app.tail.follow();
+    let mut stopping = call.app.stopping.clone();
+    let send = async |text: String| {
+        let sent = timeout(READER_MAX, frames.send(Bytes::from(text))).await;
+        matches!(sent, Ok(Ok(())))
+    };
+    if !send("retry: 1000\n\n".to_owned()).await {
+        return;
+    }
+    loop {
+        tail.mark_unchanged();
+        if !call.still_allowed().await {
+            return;
+        }
+        match page(&call, contract, after, 200).await {
+            Ok((items, upto)) => {
+                for (number, item) in items {
+                    if !send(format!("id: {number}\ndata: {item}\n\n")).await {
+                        return;
+                    }
+                }
+                if upto > after {
+                    after = upto;
+                    continue;
+                }
+            }
+            Err(error) => {
+                let problem = Problem::from(error);
+                let document = problem.document(call.trace.as_str());
+                let text = serde_json::to_string(&document).expect("it is plain data");
+                send(format!("event: problem\ndata: {text}\n\n")).await;
+                return;
+            }
+        }
+        let is_quiet = tokio::select! {
+            biased;
+            () = stopped(&mut stopping) => return,
+            () = frames.closed() => return,
+            waited = timeout(HEARTBEAT, tail.changed()) => waited.is_err(),
+        };
+        // The number, so that a reader of a quiet tenant does not begin anew.
+        if is_quiet && !send(format!("id: {after}\n: quiet\n\n")).await {
+            return;
+        }
+    }
+}
+
+/// Ready when the server is to stop.
+pub(crate) async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    let _ = stopping.wait_for(|stopping| *stopping).await;
+}
+
+/// A body that is sent piece by piece.
+struct Frames(mpsc::Receiver<Bytes>);
+
+impl HttpBody for Frames {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        self.0.poll_recv(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+    }
+}

@@ -1,0 +1,510 @@
+//! Jobs: make them, look at them, act on them.
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use windlass::{Error, why::Why};
+use windlass_kernel::{
+    IdempotencyKey, IdempotencyScope, Job, JobId, Kind, LimitKey, Op, Payload, Queue, Refusal,
+    RetryPolicy, State, Tag, TaskId, TenantId, Timestamp, TraceId, UniqueKey,
+    job::Priority,
+    ops::{Cancel, Enqueue, Idempotency, NewJob, NewTask, Promote, PromoteWhen, Rerun, RetryNow},
+    time::duration_ms_option,
+};
+use windlass_store::{
+    Reply, Write,
+    read::{Cursor, JobFilter},
+};
+
+use super::{
+    bulk::RESERVED,
+    contract::{self, Json},
+    document::{EventDocument, FailureDocument, JobDocument, List, raw},
+    problem::Problem,
+    route::{Answer, Call},
+};
+
+/// A job that is asked for. What is left out is as usual; a field that we do not know is refused.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewJobBody {
+    /// Which handler it needs; `default`, if nothing is said.
+    #[schemars(with = "Option<String>")]
+    kind: Option<Kind>,
+    /// What the handler gets, byte for byte.
+    #[schemars(with = "Option<serde_json::Value>")]
+    payload: Option<Box<RawValue>>,
+    /// Where it waits; `default`, if nothing is said.
+    #[schemars(with = "Option<String>")]
+    queue: Option<Queue>,
+    /// How urgent it is, from -1000 to 1000: smaller is sooner.
+    #[schemars(with = "Option<i16>")]
+    priority: Option<Priority>,
+    /// When it becomes due; at once, if nothing is said.
+    #[schemars(with = "Option<String>")]
+    scheduled_at: Option<Timestamp>,
+    /// How long one execution may take.
+    #[serde(rename = "timeout_ms", with = "duration_ms_option", default)]
+    #[schemars(with = "Option<u64>")]
+    timeout: Option<Duration>,
+    /// How long a handler may be silent.
+    #[serde(rename = "heartbeat_timeout_ms", with = "duration_ms_option", default)]
+    #[schemars(with = "Option<u64>")]
+    heartbeat_timeout: Option<Duration>,
+    /// How long it may wait for its first start.
+    #[serde(rename = "schedule_to_start_ms", with = "duration_ms_option", default)]
+    #[schemars(with = "Option<u64>")]
+    schedule_to_start: Option<Duration>,
+    /// When it has to be at an end.
+    #[schemars(with = "Option<String>")]
+    deadline_at: Option<Timestamp>,
+    /// How many times it is tried again; 3, if nothing is said.
+    max_retries: Option<u32>,
+    /// How long it waits in between: `base_ms` and `max_backoff_ms`.
+    #[schemars(with = "Option<serde_json::Value>")]
+    retry: Option<RetryPolicy>,
+    /// The name of this request: sent again, it creates nothing. The header `Idempotency-Key` says the same.
+    #[schemars(with = "Option<String>")]
+    idempotency_key: Option<IdempotencyKey>,
+    /// Where the key is unique.
+    #[schemars(with = "Option<String>")]
+    idempotency_scope: Option<IdempotencyScope>,
+    /// What it is a run of. A task that ran before, and is at its end, runs again.
+    #[schemars(with = "Option<String>")]
+    task_id: Option<TaskId>,
+    /// What it has in common with others: limits and turns can be by key.
+    #[schemars(with = "Option<String>")]
+    limit_key: Option<LimitKey>,
+    /// What no other job that is not at its end may have.
+    #[schemars(with = "Option<String>")]
+    unique_key: Option<UniqueKey>,
+    /// Labels for filters.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    tags: Vec<Tag>,
+    /// The trace it belongs to.
+    #[schemars(with = "Option<String>")]
+    trace_id: Option<TraceId>,
+    /// The job that is its parent: it is cancelled with it.
+    #[schemars(with = "Option<String>")]
+    parent_job_id: Option<JobId>,
+}
+
+impl NewJobBody {
+    pub(crate) fn into_new(self) -> Result<NewJob, Refusal> {
+        let payload = self.payload.as_ref().map_or("null", |payload| payload.get());
+        let payload = Payload::parse(payload, Payload::MAX_BYTES_DEFAULT)?;
+        let kind = self.kind.map_or_else(|| Kind::new(NewJob::DEFAULT_NAME), Ok)?;
+        for (field, name) in
+            [("kind", Some(kind.as_str())), ("queue", self.queue.as_ref().map(Queue::as_str))]
+        {
+            if name.is_some_and(|name| name.starts_with(RESERVED)) {
+                return Err(Refusal::invalid(field, "must not begin with windlass."));
+            }
+        }
+        let usual = NewJob::new(kind, payload);
+        let idempotency = match (self.idempotency_key, self.idempotency_scope) {
+            (Some(key), scope) => {
+                let scope = scope.unwrap_or_else(IdempotencyScope::default_scope);
+                Idempotency::Key { scope, key }
+            }
+            (None, Some(_)) => {
+                return Err(Refusal::invalid("idempotency_key", "is needed with a scope"));
+            }
+            (None, None) => Idempotency::OwnId,
+        };
+        Ok(NewJob {
+            queue: self.queue.unwrap_or(usual.queue),
+            priority: self.priority.unwrap_or(usual.priority),
+            scheduled_at: self.scheduled_at,
+            timeout: self.timeout,
+            heartbeat_timeout: self.heartbeat_timeout,
+            schedule_to_start: self.schedule_to_start,
+            deadline_at: self.deadline_at,
+            max_retries: self.max_retries.unwrap_or(usual.max_retries),
+            retry: self.retry.unwrap_or(usual.retry),
+            idempotency,
+            task: self.task_id.map(|task_id| NewTask { task_id, may_rerun: true }),
+            limit_key: self.limit_key,
+            unique_key: self.unique_key,
+            tags: self.tags,
+            trace_id: self.trace_id,
+            parent: self.parent_job_id,
+            ..usual
+        })
+    }
+}
+
+/// What became of a request for a job.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct EnqueuedDocument {
+    /// Was it there already? Then nothing was created.
+    pub(crate) idempotent_hit: bool,
+    /// The job.
+    #[schemars(with = "JobDocument")]
+    pub(crate) job: Json,
+}
+
+/// `POST /api/v1/jobs`
+pub(crate) async fn enqueue(call: Call) -> Result<Answer, Problem> {
+    let contract = call.query.contract()?;
+    let mut body: NewJobBody = call.body()?;
+    if let Some(header) = call.headers.get("idempotency-key") {
+        let text = header.to_str().map_err(|_| Problem::malformed("Idempotency-Key: no text"))?;
+        let key = IdempotencyKey::new(text.trim_matches('"'))?;
+        if body.idempotency_key.as_ref().is_some_and(|other| *other != key) {
+            let detail = "Idempotency-Key and idempotency_key differ: send one of them";
+            return Err(Problem::malformed(detail));
+        }
+        body.idempotency_key = Some(key);
+    }
+    let mut new = body.into_new()?;
+    // Who asked finds the job by the trace of the answer.
+    new.trace_id.get_or_insert_with(|| call.trace.clone());
+    let (hit, job) =
+        create(&call, new).await.map_err(|error| contract::problem(contract, error))?;
+    let status = if hit { StatusCode::OK } else { StatusCode::CREATED };
+    let payload = call.app.payload(&call, job.id).await?;
+    let job = contract::job(contract, &job, payload);
+    Ok(Answer::json(status, &EnqueuedDocument { idempotent_hit: hit, job }))
+}
+
+/// Creates a job, and gives it back as it stands.
+pub(crate) async fn create(call: &Call, new: NewJob) -> Result<(bool, Job), Error> {
+    let tenant = call.caller.tenant().map_err(|_| Refusal::invalid("tenant", NO_TENANT))?;
+    let op = enqueue_op(call, tenant, new);
+    let made = op.job_id;
+    let write = Write::Op { tenant: tenant.clone(), op: op.into() };
+    let Reply::Answer(answer) = call.engine().submit(write).await? else {
+        unreachable!("an op is answered by an answer")
+    };
+    let job = call.engine().store().job(call.scope(), answer.job_id).await?;
+    Ok((answer.job_id != made, job.ok_or(Error::NoJob(answer.job_id))?))
+}
+
+const NO_TENANT: &str = "is needed: a token for every tenant makes nothing new";
+
+fn enqueue_op(call: &Call, tenant: &TenantId, new: NewJob) -> Enqueue {
+    let ids = call.engine().ids();
+    Enqueue {
+        job_id: ids.job_id(),
+        tenant: tenant.clone(),
+        new: Box::new(new),
+        random: ids.random(),
+        by: call.by(),
+    }
+}
+
+/// Jobs that are asked for together.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BatchBody {
+    /// At most 1,000.
+    #[schemars(with = "Vec<NewJobBody>")]
+    jobs: Vec<Box<RawValue>>,
+}
+
+/// What became of each op of a batch, in the order asked.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Results<T> {
+    /// One for each.
+    pub(crate) results: Vec<T>,
+}
+
+/// What became of one op.
+#[derive(Default, Serialize, JsonSchema)]
+pub(crate) struct OpResult {
+    /// The job.
+    #[schemars(with = "Option<String>")]
+    pub(crate) job_id: Option<JobId>,
+    /// Did it go well?
+    pub(crate) ok: bool,
+    /// The code of what went wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) code: Option<String>,
+    /// What went wrong, in a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) detail: Option<String>,
+    /// May the same op succeed later?
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) retryable: Option<bool>,
+    /// Of an enqueue: was the job there already?
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) idempotent_hit: Option<bool>,
+    /// Where the job stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub(crate) state: Option<State>,
+    /// When its lease runs out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub(crate) leased_until: Option<Timestamp>,
+    /// When it is tried again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub(crate) next_retry_at: Option<Timestamp>,
+    /// Its dead letter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub(crate) dlq_id: Option<windlass_kernel::DlqId>,
+    /// Should the handler clean up and settle the job as cancelled?
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cancel_requested: Option<bool>,
+}
+
+impl OpResult {
+    /// It did not go well.
+    pub(crate) fn problem(job_id: Option<JobId>, problem: &Problem) -> Self {
+        Self {
+            job_id: job_id.or(problem.job_id),
+            code: Some(problem.code.clone()),
+            detail: Some(problem.detail.clone()),
+            retryable: Some(problem.retryable),
+            ..Self::default()
+        }
+    }
+}
+
+/// `POST /api/v1/jobs/batch`
+pub(crate) async fn enqueue_batch(call: Call) -> Result<Answer, Problem> {
+    let body: BatchBody = call.body()?;
+    check_batch(body.jobs.len())?;
+    let tenant = call.caller.tenant()?.clone();
+    let (mut results, mut places, mut writes) = (Vec::new(), Vec::new(), Vec::new());
+    for (place, job) in body.jobs.iter().enumerate() {
+        let parsed = serde_json::from_str::<NewJobBody>(job.get());
+        let parsed = parsed.map_err(|why| Problem::from(Refusal::invalid("jobs", why.to_string())));
+        let new = parsed.and_then(|body| body.into_new().map_err(Problem::from));
+        match new {
+            Ok(mut new) => {
+                new.trace_id.get_or_insert_with(|| call.trace.clone());
+                let op = enqueue_op(&call, &tenant, new);
+                places.push((place, op.job_id));
+                writes.push(Write::Op { tenant: tenant.clone(), op: op.into() });
+                results.push(OpResult::default());
+            }
+            Err(problem) => results.push(OpResult::problem(None, &problem)),
+        }
+    }
+    let replies = call.engine().submit_all(&writes).await;
+    for ((place, made), reply) in places.into_iter().zip(replies) {
+        results[place] = match reply {
+            Ok(Reply::Answer(answer)) => OpResult {
+                job_id: Some(answer.job_id),
+                ok: true,
+                idempotent_hit: Some(answer.job_id != made),
+                state: Some(answer.state),
+                ..OpResult::default()
+            },
+            Ok(_) => unreachable!("an op is answered by an answer"),
+            Err(error) => OpResult::problem(None, &error.into()),
+        };
+    }
+    Ok(Answer::ok(&Results { results }))
+}
+
+/// The most ops of one batch.
+pub(crate) const BATCH_MAX: usize = 1_000;
+
+pub(crate) fn check_batch(len: usize) -> Result<(), Problem> {
+    if len > BATCH_MAX {
+        return Err(Problem::too_large(format!("a batch has at most {BATCH_MAX} entries")));
+    }
+    Ok(())
+}
+
+/// `GET /api/v1/jobs`
+pub(crate) async fn list(call: Call) -> Result<Answer, Problem> {
+    let contract = call.query.contract()?;
+    let filter = filter(&call)?;
+    let page = call.engine().store().jobs(filter, cursor(&call)?).await?;
+    let items = page.items.iter().map(|job| contract::job(contract, job, None)).collect();
+    Ok(Answer::ok(&List { items, next: page.next.map(|next| next.to_string()) }))
+}
+
+/// The filter that the parameters say.
+pub(crate) fn filter(call: &Call) -> Result<JobFilter, Problem> {
+    let query = &call.query;
+    let mut states = Vec::new();
+    for word in query.text("state").unwrap_or("").split(',').filter(|word| !word.is_empty()) {
+        let unknown = || {
+            let all: Vec<&str> = State::ALL.iter().map(|state| state.as_str()).collect();
+            Problem::malformed(format!("there is no state {word:?}; there is: {}", all.join(", ")))
+        };
+        states.push(State::parse(word).ok_or_else(unknown)?);
+    }
+    Ok(JobFilter {
+        states,
+        queue: query.get("queue")?,
+        kind: query.get("kind")?,
+        tag: query.get("tag")?,
+        created_from: query.time("created_from")?,
+        created_before: query.time("created_before")?,
+        ..JobFilter::of(call.scope().clone())
+    })
+}
+
+/// Where a list is read on.
+pub(crate) fn cursor(call: &Call) -> Result<Cursor, Problem> {
+    let limit = call.query.number("limit", Cursor::LIMIT_MAX as u64)?.unwrap_or(100);
+    let limit = usize::try_from(limit).expect("it is bounded");
+    Ok(Cursor { from: call.query.get("cursor")?, limit })
+}
+
+/// `GET /api/v1/jobs/{id}`
+pub(crate) async fn show(call: Call) -> Result<Answer, Problem> {
+    let contract = call.query.contract()?;
+    let id = call.job_id()?;
+    let job = call.app.job(&call, id).await?;
+    let payload = call.app.payload(&call, id).await?;
+    if contract.is_some() {
+        return Ok(Answer::ok(&contract::job(contract, &job, payload)));
+    }
+    let store = call.engine().store();
+    let output = store.outputs(call.scope(), id).await?.pop();
+    let progress = store.progress(call.scope(), id).await?.and_then(|progress| raw(progress.value));
+    let document = JobDocument {
+        payload: payload.and_then(raw),
+        result: output.as_ref().and_then(|output| raw(output.result.clone()?)),
+        remaining: output.as_ref().and_then(|output| raw(output.remaining.clone()?)),
+        progress,
+        ..JobDocument::from(&job)
+    };
+    Ok(Answer::ok(&document))
+}
+
+/// `GET /api/v1/jobs/{id}/events`
+pub(crate) async fn events(call: Call) -> Result<Answer, Problem> {
+    let contract = call.query.contract()?;
+    let id = call.job_id()?;
+    let job = call.app.job(&call, id).await?;
+    let events = call.engine().store().events(call.scope(), id).await?;
+    let after = call.query.number("after", u64::MAX)?.unwrap_or(0);
+    let limit = call.query.number("limit", 1_000)?.unwrap_or(1_000);
+    let limit = usize::try_from(limit).expect("it is bounded");
+    let mut left = events.into_iter().filter(|event| event.number > after).peekable();
+    let (mut items, mut last): (Vec<Json>, _) = (Vec::new(), after);
+    for event in left.by_ref().take(limit.max(1)) {
+        last = event.number;
+        items.extend(contract::event(contract, event, &job.spec, last));
+    }
+    let next = left.peek().map(|_| last.to_string());
+    Ok(Answer::ok(&List { items, next }))
+}
+
+/// One execution of a task.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct AttemptDocument {
+    /// Which one it is, from 1.
+    attempt: u32,
+    /// Where it stands.
+    #[schemars(with = "String")]
+    state: windlass_kernel::transition::AttemptState,
+    /// The last epoch that worked on it.
+    #[schemars(with = "u64")]
+    epoch: windlass_kernel::Epoch,
+    /// When it first started.
+    #[schemars(with = "Option<String>")]
+    started_at: Option<Timestamp>,
+    /// When it ended.
+    #[schemars(with = "Option<String>")]
+    finished_at: Option<Timestamp>,
+    /// How it failed.
+    error: Option<FailureDocument>,
+    /// Figures that the handler gave.
+    #[schemars(with = "Option<serde_json::Value>")]
+    stats: Option<Box<RawValue>>,
+}
+
+/// `GET /api/v1/jobs/{id}/attempts`
+pub(crate) async fn attempts(call: Call) -> Result<Answer, Problem> {
+    let id = call.job_id()?;
+    call.app.job(&call, id).await?;
+    let attempts = call.engine().store().attempts(call.scope(), id).await?;
+    let items = attempts.into_iter().map(|attempt| AttemptDocument {
+        attempt: attempt.attempt,
+        state: attempt.state,
+        epoch: attempt.epoch,
+        started_at: attempt.started_at,
+        finished_at: attempt.finished_at,
+        error: attempt.failure.as_ref().map(FailureDocument::from),
+        stats: attempt.stats.and_then(|stats| raw(stats.as_str().to_owned())),
+    });
+    Ok(Answer::ok(&List { items: items.collect(), next: None }))
+}
+
+/// Why a job is not running.
+#[derive(Serialize)]
+struct WhyDocument {
+    #[serde(flatten)]
+    why: Why,
+    text: String,
+}
+
+/// `GET /api/v1/jobs/{id}/why`
+pub(crate) async fn why(call: Call) -> Result<Answer, Problem> {
+    let id = call.job_id()?;
+    call.app.job(&call, id).await?;
+    let standing = call.engine().store().standing(call.scope(), id).await?;
+    let why = Why::of(&standing.ok_or_else(|| Problem::not_found("job").of_job(id))?);
+    Ok(Answer::ok(&WhyDocument { text: why.to_string(), why }))
+}
+
+/// How a job is to be cancelled.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct CancelBody {
+    /// Why.
+    reason: Option<String>,
+    /// Do not ask the handler first.
+    force: bool,
+    /// How long the handler may take to clean up; 30,000, if nothing is said.
+    grace_ms: Option<u64>,
+}
+
+/// `POST /api/v1/jobs/{id}/cancel`
+pub(crate) async fn cancel(call: Call) -> Result<Answer, Problem> {
+    let id = call.job_id()?;
+    cancel_job(call, id).await
+}
+
+/// Cancels the job, in the words of the contract that is asked for.
+pub(crate) async fn cancel_job(call: Call, id: JobId) -> Result<Answer, Problem> {
+    let body: CancelBody = call.body()?;
+    let grace = body.grace_ms.map_or(Cancel::GRACE_DEFAULT, Duration::from_millis);
+    let op = Cancel { job_id: id, force: body.force, grace, reason: body.reason, by: call.by() };
+    act(&call, id, op.into()).await
+}
+
+/// `POST /api/v1/jobs/{id}/retry`
+pub(crate) async fn retry(call: Call) -> Result<Answer, Problem> {
+    let id = call.job_id()?;
+    let job = call.app.job(&call, id).await?;
+    let by = call.by();
+    let op: Op = match job.state {
+        State::Failed | State::Cancelled => {
+            Rerun { job_id: id, new_job_id: call.engine().ids().job_id(), by }.into()
+        }
+        State::Scheduled => Promote { job_id: id, when: PromoteWhen::Now { by } }.into(),
+        _ => RetryNow { job_id: id, by }.into(),
+    };
+    act(&call, id, op).await
+}
+
+/// Carries out an op of a person on a job, and answers with the job that it is about then.
+pub(crate) async fn act(call: &Call, id: JobId, op: Op) -> Result<Answer, Problem> {
+    let contract = call.query.contract()?;
+    let tenant = call.app.job(call, id).await?.spec.tenant.clone();
+    let reply = call.engine().submit(Write::Op { tenant, op }).await;
+    let reply = reply.map_err(|error| contract::problem(contract, error).of_job(id))?;
+    let Reply::Answer(answer) = reply else { unreachable!("an op is answered by an answer") };
+    let job = call.app.job(call, answer.job_id).await?;
+    let payload = call.app.payload(call, answer.job_id).await?;
+    Ok(Answer::ok(&contract::job(contract, &job, payload)))
+}
+
+/// The schema of an event.
+pub(crate) type EventList = List<EventDocument>;

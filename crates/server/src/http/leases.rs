@@ -1,0 +1,356 @@
+//! Leases: a worker elsewhere starts, keeps, settles and gives back what it claimed.
+//!
+//! Every entry names its job and its epoch, and is judged by itself: one that is refused does not concern its
+//! neighbours.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
+use windlass::Error;
+use windlass_kernel::{
+    Actor, By, Class, Epoch, Failure, JobId, Op, Payload, Refusal, TenantId, WorkerId,
+    ops::{Outcome, Release, Renew, Settle, Start},
+    time::duration_ms_option,
+};
+use windlass_store::{Reply, Write, read::Scope};
+
+use super::{
+    claims::worker_of,
+    jobs::{OpResult, Results, check_batch},
+    problem::Problem,
+    route::{Answer, Call},
+};
+
+/// Leases that something is to happen to.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LeasesBody<T> {
+    /// The worker. Events name it.
+    #[schemars(with = "Option<String>")]
+    worker_id: Option<WorkerId>,
+    /// At most 1,000.
+    leases: Vec<T>,
+}
+
+/// One lease.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LeaseBody {
+    /// The job.
+    #[schemars(with = "String")]
+    job_id: JobId,
+    /// The epoch of the lease.
+    #[schemars(with = "u64")]
+    epoch: Epoch,
+}
+
+/// `POST /api/v1/leases/start`
+pub(crate) async fn start(call: Call) -> Result<Answer, Problem> {
+    each(&call, |lease: LeaseBody, by| {
+        Ok((lease.job_id, Start { job_id: lease.job_id, epoch: lease.epoch, by }.into()))
+    })
+    .await
+}
+
+/// `POST /api/v1/leases/release`
+pub(crate) async fn release(call: Call) -> Result<Answer, Problem> {
+    each(&call, |lease: LeaseBody, by| {
+        Ok((lease.job_id, Release { job_id: lease.job_id, epoch: lease.epoch, by }.into()))
+    })
+    .await
+}
+
+/// Leases that are to be kept.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RenewBody {
+    /// The worker: without `leases` all that it holds is kept.
+    #[schemars(with = "Option<String>")]
+    worker_id: Option<WorkerId>,
+    /// How long from now; 30,000, if nothing is said.
+    #[serde(rename = "lease_ms", with = "duration_ms_option", default)]
+    #[schemars(with = "Option<u64>")]
+    lease: Option<Duration>,
+    /// At most 1,000; all of the worker, if nothing is said.
+    leases: Option<Vec<RenewEntry>>,
+}
+
+/// A lease that is to be kept.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RenewEntry {
+    /// The job.
+    #[schemars(with = "String")]
+    job_id: JobId,
+    /// The epoch of the lease.
+    #[schemars(with = "u64")]
+    epoch: Epoch,
+    /// Is it a sign of life of the handler, too?
+    #[serde(default)]
+    heartbeat: bool,
+    /// How far the handler has come, in its own words.
+    #[schemars(with = "Option<serde_json::Value>")]
+    progress: Option<Box<RawValue>>,
+}
+
+const LEASE_DEFAULT: Duration = Duration::from_secs(30);
+
+/// `POST /api/v1/leases/renew`
+pub(crate) async fn renew(call: Call) -> Result<Answer, Problem> {
+    let body: RenewBody = call.body()?;
+    let lease = body.lease.unwrap_or(LEASE_DEFAULT);
+    let Some(leases) = body.leases else {
+        let needed = || Refusal::invalid("worker_id", "is needed to renew all that a worker holds");
+        let worker = worker_of(&call, &body.worker_id.ok_or_else(needed)?)?;
+        return renew_session(&call, worker, lease).await;
+    };
+    check_batch(leases.len())?;
+    let entries = leases.into_iter().map(|entry| {
+        let progress = entry.progress.as_ref().map(|text| Payload::parse(text.get(), PROGRESS_MAX));
+        let op = progress.transpose().map(|progress| {
+            let RenewEntry { job_id, epoch, heartbeat, .. } = entry;
+            Op::Renew(Renew { job_id, epoch, lease, heartbeat, progress })
+        });
+        (entry.job_id, op.map_err(Problem::from))
+    });
+    carry_out(&call, entries.collect()).await
+}
+
+const PROGRESS_MAX: usize = Renew::PROGRESS_BYTES_MAX;
+
+/// All that the worker holds.
+async fn renew_session(call: &Call, worker: WorkerId, lease: Duration) -> Result<Answer, Problem> {
+    let reply = call.engine().submit(Write::RenewSession { worker, lease }).await?;
+    let Reply::Renewed { until, cancelled, mut held } = reply else {
+        unreachable!("a renewal is answered by the session")
+    };
+    held.sort_unstable();
+    let results = held.into_iter().map(|job_id| OpResult {
+        job_id: Some(job_id),
+        ok: true,
+        leased_until: Some(until),
+        cancel_requested: Some(cancelled.contains(&job_id)),
+        ..OpResult::default()
+    });
+    Ok(Answer::ok(&Results { results: results.collect() }))
+}
+
+/// How an execution ended.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SettleEntry {
+    /// The job.
+    #[schemars(with = "String")]
+    job_id: JobId,
+    /// The epoch of the lease.
+    #[schemars(with = "u64")]
+    epoch: Epoch,
+    /// How it ended.
+    outcome: OutcomeWord,
+    /// What came out.
+    #[schemars(with = "Option<serde_json::Value>")]
+    result: Option<Box<RawValue>>,
+    /// What is left to do, if it ended in part.
+    #[schemars(with = "Option<serde_json::Value>")]
+    remaining: Option<Box<RawValue>>,
+    /// What went wrong, if it failed.
+    error: Option<ErrorBody>,
+    /// Why it stopped, if it was cancelled.
+    reason: Option<String>,
+    /// Figures for the attempt.
+    #[schemars(with = "Option<serde_json::Value>")]
+    stats: Option<Box<RawValue>>,
+}
+
+/// How an execution ended.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum OutcomeWord {
+    /// Done.
+    Succeeded,
+    /// Done in part.
+    Partial,
+    /// Not done.
+    Failed,
+    /// It stopped because it was asked to.
+    Cancelled,
+}
+
+/// What went wrong.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ErrorBody {
+    /// A short name for programs, such as `SMTP_TIMEOUT`.
+    code: String,
+    /// A sentence for people.
+    #[serde(default)]
+    message: String,
+    /// What sort of failure it is: validation, business_rule, transient, permanent or security_sensitive.
+    #[schemars(with = "Option<String>")]
+    class: Option<Class>,
+    /// May trying again help? As the class says, if nothing is said; yes, if that is not said either.
+    retryable: Option<bool>,
+    /// Wait at least this long before the next try.
+    #[serde(rename = "retry_after_ms", with = "duration_ms_option", default)]
+    #[schemars(with = "Option<u64>")]
+    retry_after: Option<Duration>,
+}
+
+impl From<ErrorBody> for Failure {
+    fn from(error: ErrorBody) -> Self {
+        let by_class = error.class.is_none_or(|class| class == Class::Transient);
+        let retryable = error.retryable.unwrap_or(by_class);
+        let usual = if retryable { Class::Transient } else { Class::Permanent };
+        Failure {
+            code: error.code,
+            message: error.message,
+            class: error.class.unwrap_or(usual),
+            retryable,
+            retry_after: error.retry_after,
+        }
+    }
+}
+
+/// `POST /api/v1/leases/settle`
+pub(crate) async fn settle(call: Call) -> Result<Answer, Problem> {
+    let jitter = call.engine().jitter();
+    each(&call, |entry: SettleEntry, by| {
+        let (job_id, epoch) = (entry.job_id, entry.epoch);
+        let stats = payload(entry.stats.as_deref())?;
+        let outcome = outcome(entry)?;
+        Ok((job_id, Settle { job_id, epoch, by, outcome, stats, jitter }.into()))
+    })
+    .await
+}
+
+fn outcome(entry: SettleEntry) -> Result<Outcome, Refusal> {
+    let result = payload(entry.result.as_deref())?;
+    let unwanted = |field, is_there: bool| match is_there {
+        true => Err(Refusal::invalid(field, "does not belong to this outcome")),
+        false => Ok(()),
+    };
+    if !matches!(entry.outcome, OutcomeWord::Failed) {
+        unwanted("error", entry.error.is_some())?;
+    }
+    if !matches!(entry.outcome, OutcomeWord::Partial) {
+        unwanted("remaining", entry.remaining.is_some())?;
+    }
+    match entry.outcome {
+        OutcomeWord::Succeeded => Ok(Outcome::Succeeded { result }),
+        OutcomeWord::Partial => {
+            let needed = || Refusal::invalid("remaining", "is needed: what is left to do?");
+            let remaining = payload(entry.remaining.as_deref())?.ok_or_else(needed)?;
+            Ok(Outcome::Partial { result, remaining })
+        }
+        OutcomeWord::Failed => {
+            unwanted("result", result.is_some())?;
+            let needed = || Refusal::invalid("error", "is needed: what went wrong?");
+            Ok(Outcome::Failed(entry.error.ok_or_else(needed)?.into()))
+        }
+        OutcomeWord::Cancelled => {
+            unwanted("result", result.is_some())?;
+            Ok(Outcome::Cancelled { reason: entry.reason })
+        }
+    }
+}
+
+fn payload(text: Option<&RawValue>) -> Result<Option<Payload>, Refusal> {
+    text.map(|text| Payload::parse(text.get(), Payload::MAX_BYTES_DEFAULT)).transpose()
+}
+
+/// Makes an op of each entry, and carries them out.
+async fn each<T: DeserializeOwned>(
+    call: &Call,
+    op: impl Fn(T, By) -> Result<(JobId, Op), Refusal>,
+) -> Result<Answer, Problem> {
+    let body: LeasesBody<Box<RawValue>> = call.body()?;
+    check_batch(body.leases.len())?;
+    let by = match &body.worker_id {
+        Some(worker) => Actor::Worker(worker_of(call, worker)?),
+        None => Actor::User(call.caller.principal.clone()),
+    };
+    let by = By { actor: by, trace_id: call.given_trace().cloned() };
+    let entries = body.leases.iter().map(|entry| {
+        let named = || serde_json::from_str::<Named>(entry.get()).map(|named| named.job_id);
+        let parsed = serde_json::from_str::<T>(entry.get());
+        let parsed = parsed.map_err(|why| Refusal::invalid("leases", why.to_string()));
+        match parsed.and_then(|entry| op(entry, by.clone())) {
+            Ok((job_id, op)) => (Some(job_id), Ok(op)),
+            Err(refusal) => (named().ok(), Err(Problem::from(refusal))),
+        }
+    });
+    let entries: Vec<_> = entries.collect();
+    carry_out_all(call, entries).await
+}
+
+/// The job of an entry whose rest does not fit.
+#[derive(Deserialize)]
+struct Named {
+    job_id: JobId,
+}
+
+async fn carry_out(
+    call: &Call,
+    entries: Vec<(JobId, Result<Op, Problem>)>,
+) -> Result<Answer, Problem> {
+    carry_out_all(call, entries.into_iter().map(|(id, op)| (Some(id), op)).collect()).await
+}
+
+/// Sends the ops together, and tells what became of each.
+async fn carry_out_all(
+    call: &Call,
+    entries: Vec<(Option<JobId>, Result<Op, Problem>)>,
+) -> Result<Answer, Problem> {
+    let (mut results, mut places, mut writes) = (Vec::new(), Vec::new(), Vec::new());
+    for (place, (job_id, op)) in entries.into_iter().enumerate() {
+        let owner = match (op, job_id) {
+            (Ok(op), Some(id)) => tenant_of(call, id).await.map(|tenant| (tenant, op)),
+            (Ok(_), None) => unreachable!("an op names its job"),
+            (Err(problem), _) => Err(problem),
+        };
+        match owner {
+            Ok((tenant, op)) => {
+                places.push((place, job_id));
+                writes.push(Write::Op { tenant, op });
+                results.push(OpResult::default());
+            }
+            Err(problem) => results.push(OpResult::problem(job_id, &problem)),
+        }
+    }
+    let replies = call.engine().submit_all(&writes).await;
+    for ((place, job_id), reply) in places.into_iter().zip(replies) {
+        results[place] = result(call, job_id, reply);
+    }
+    Ok(Answer::ok(&Results { results }))
+}
+
+fn result(call: &Call, job_id: Option<JobId>, reply: Result<Reply, Error>) -> OpResult {
+    match reply {
+        Ok(Reply::Answer(answer)) => OpResult {
+            job_id: Some(answer.job_id),
+            ok: true,
+            state: Some(answer.state),
+            leased_until: answer.leased_until,
+            next_retry_at: answer.next_retry_at,
+            dlq_id: answer.dlq_id,
+            cancel_requested: answer.leased_until.map(|_| answer.cancel_requested),
+            ..OpResult::default()
+        },
+        Ok(_) => unreachable!("an op is answered by an answer"),
+        Err(error) => {
+            let problem = Problem::from(error);
+            call.app.figures.problem(&problem.code);
+            OpResult::problem(job_id, &problem)
+        }
+    }
+}
+
+/// Whose job it is, as far as the caller can see.
+async fn tenant_of(call: &Call, id: JobId) -> Result<TenantId, Problem> {
+    match call.scope() {
+        Scope::Of(tenant) => Ok(tenant.clone()),
+        Scope::Every => Ok(call.app.job(call, id).await?.spec.tenant.clone()),
+    }
+}

@@ -1,0 +1,304 @@
+//! Dead letters: what is left of jobs that failed, until somebody decides.
+
+use std::collections::BTreeMap;
+
+use axum::http::StatusCode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use windlass_kernel::{
+    Approval, Cause, DeadLetter, DlqId, Epoch, JobId, LetterState, Op, Payload, State, Timestamp,
+    ops::{ApproveDiscard, Discard, Requeue},
+};
+use windlass_store::{
+    Reply, Write,
+    read::{Cursor, LetterFilter},
+};
+
+use super::{
+    contract,
+    document::{FailureDocument, JobDocument, List, raw},
+    jobs::cursor,
+    problem::Problem,
+    route::{Answer, Call},
+};
+
+/// A dead letter.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct LetterDocument {
+    /// Its id.
+    #[schemars(with = "String")]
+    dlq_id: DlqId,
+    /// Who it belongs to.
+    tenant: String,
+    /// The job that failed.
+    #[schemars(with = "String")]
+    job_id: JobId,
+    /// What became of it: open, discard_requested, discarded or requeued.
+    #[schemars(with = "String")]
+    state: LetterState,
+    /// Why the job failed.
+    #[schemars(with = "String")]
+    why: Cause,
+    /// What went wrong.
+    error: FailureDocument,
+    /// The state in which the job was given up.
+    #[schemars(with = "String")]
+    began_in: State,
+    /// The attempt that failed last.
+    attempt: u32,
+    /// The last epoch.
+    #[schemars(with = "u64")]
+    epoch: Epoch,
+    /// When it was written.
+    #[schemars(with = "String")]
+    created_at: Timestamp,
+    /// The job that took over.
+    #[schemars(with = "Option<String>")]
+    requeued_as: Option<JobId>,
+    /// Who asked to discard it.
+    discard_requested_by: Option<String>,
+    /// Why it should be discarded.
+    discard_reason: Option<String>,
+    /// When it was requeued or discarded.
+    #[schemars(with = "Option<String>")]
+    closed_at: Option<Timestamp>,
+    /// The job that failed, with its payload; not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job: Option<JobDocument>,
+    /// Who had a say; not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    approvals: Option<Vec<ApprovalDocument>>,
+}
+
+/// One person's say on a dead letter.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ApprovalDocument {
+    /// Who.
+    principal: String,
+    /// What they did: requested or approved.
+    #[schemars(with = "String")]
+    step: windlass_kernel::letter::ApprovalStep,
+    /// Why.
+    reason: String,
+    /// When.
+    #[schemars(with = "String")]
+    at: Timestamp,
+}
+
+impl From<&DeadLetter> for LetterDocument {
+    fn from(letter: &DeadLetter) -> Self {
+        Self {
+            dlq_id: letter.id,
+            tenant: letter.tenant.to_string(),
+            job_id: letter.job_id,
+            state: letter.state,
+            why: letter.why,
+            error: (&letter.failure).into(),
+            began_in: letter.began_in,
+            attempt: letter.attempt,
+            epoch: letter.epoch,
+            created_at: letter.created_at,
+            requeued_as: letter.requeued_as,
+            discard_requested_by: letter.discard_requested_by.as_ref().map(ToString::to_string),
+            discard_reason: letter.discard_reason.clone(),
+            closed_at: letter.closed_at,
+            job: None,
+            approvals: None,
+        }
+    }
+}
+
+impl From<Approval> for ApprovalDocument {
+    fn from(approval: Approval) -> Self {
+        Self {
+            principal: approval.principal.to_string(),
+            step: approval.step,
+            reason: approval.reason,
+            at: approval.at,
+        }
+    }
+}
+
+fn filter(call: &Call) -> Result<LetterFilter, Problem> {
+    let state = match call.query.text("state") {
+        None => None,
+        Some(word) => Some(LetterState::parse(word).ok_or_else(|| {
+            Problem::malformed("state must be open, discard_requested, discarded or requeued")
+        })?),
+    };
+    Ok(LetterFilter { scope: call.scope().clone(), state })
+}
+
+/// `GET /api/v1/dlq`
+pub(crate) async fn list(call: Call) -> Result<Answer, Problem> {
+    let page = call.engine().store().letters(filter(&call)?, cursor(&call)?).await?;
+    let items = page.items.iter().map(LetterDocument::from).collect();
+    Ok(Answer::ok(&List { items, next: page.next.map(|next| next.to_string()) }))
+}
+
+/// Dead letters that have one cause.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct LetterGroup {
+    /// The code of the failure.
+    code: String,
+    /// Its message, without what differs from one letter to the next.
+    message: String,
+    /// How many there are.
+    count: u64,
+    /// The oldest of them.
+    #[schemars(with = "String")]
+    first_at: Timestamp,
+    /// The newest of them.
+    #[schemars(with = "String")]
+    last_at: Timestamp,
+    /// The newest of them, as an example.
+    #[schemars(with = "String")]
+    example: DlqId,
+}
+
+/// Dead letters by cause.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Groups {
+    /// The largest first.
+    items: Vec<LetterGroup>,
+    /// How many letters were looked at, newest first.
+    looked_at: u64,
+    /// Were there more?
+    more: bool,
+}
+
+/// How many letters are looked at to group them.
+const GROUPED_MAX: usize = 10_000;
+
+/// `GET /api/v1/dlq/groups`
+pub(crate) async fn groups(call: Call) -> Result<Answer, Problem> {
+    let filter = filter(&call)?;
+    let filter = LetterFilter { state: filter.state.or(Some(LetterState::Open)), ..filter };
+    let (mut from, mut looked_at) = (None, 0);
+    let mut groups: BTreeMap<(String, String), LetterGroup> = BTreeMap::new();
+    loop {
+        let cursor = Cursor { from, limit: Cursor::LIMIT_MAX };
+        let page = call.engine().store().letters(filter.clone(), cursor).await?;
+        looked_at += page.items.len();
+        for letter in page.items {
+            let message = windlass_kernel::letter::normalised(&letter.failure.message);
+            let cause = (letter.failure.code.clone(), message);
+            let group = groups.entry(cause.clone()).or_insert_with(|| LetterGroup {
+                code: cause.0,
+                message: cause.1,
+                count: 0,
+                first_at: letter.created_at,
+                last_at: letter.created_at,
+                example: letter.id,
+            });
+            group.count += 1;
+            group.first_at = group.first_at.min(letter.created_at);
+        }
+        from = page.next;
+        if from.is_none() || looked_at >= GROUPED_MAX {
+            break;
+        }
+    }
+    let mut items: Vec<LetterGroup> = groups.into_values().collect();
+    items.sort_by(|a, b| b.count.cmp(&a.count));
+    Ok(Answer::ok(&Groups { items, looked_at: looked_at as u64, more: from.is_some() }))
+}
+
+/// `GET /api/v1/dlq/{id}`
+pub(crate) async fn show(call: Call) -> Result<Answer, Problem> {
+    let id = letter_id(&call)?;
+    document(&call, id).await
+}
+
+async fn document(call: &Call, id: DlqId) -> Result<Answer, Problem> {
+    let store = call.engine().store();
+    let letter = letter(call, id).await?;
+    let approvals = store.approvals(call.scope(), id).await?;
+    let job = store.job(call.scope(), letter.job_id).await?;
+    let payload = store.payload(call.scope(), letter.job_id).await?.and_then(raw);
+    let document = LetterDocument {
+        job: job.map(|job| JobDocument { payload, ..JobDocument::from(&job) }),
+        approvals: Some(approvals.into_iter().map(ApprovalDocument::from).collect()),
+        ..LetterDocument::from(&letter)
+    };
+    Ok(Answer::ok(&document))
+}
+
+fn letter_id(call: &Call) -> Result<DlqId, Problem> {
+    call.param("id").parse().map_err(|_| Problem::not_found("dead letter"))
+}
+
+async fn letter(call: &Call, id: DlqId) -> Result<DeadLetter, Problem> {
+    let letter = call.engine().store().letter(call.scope(), id).await?;
+    letter.ok_or_else(|| Problem::not_found("dead letter"))
+}
+
+/// How a dead letter is requeued.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RequeueBody {
+    /// Another payload than the one that failed.
+    #[schemars(with = "Option<serde_json::Value>")]
+    payload: Option<Box<RawValue>>,
+}
+
+/// The job that took over.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Requeued {
+    /// The letter.
+    #[schemars(with = "String")]
+    dlq_id: DlqId,
+    /// The new job.
+    #[schemars(with = "JobDocument")]
+    job: contract::Json,
+}
+
+/// `POST /api/v1/dlq/{id}/requeue`
+pub(crate) async fn requeue(call: Call) -> Result<Answer, Problem> {
+    let contract = call.query.contract()?;
+    let body: RequeueBody = call.body()?;
+    let id = letter_id(&call)?;
+    let payload = body.payload.map(|text| Payload::parse(text.get(), Payload::MAX_BYTES_DEFAULT));
+    let new_job_id = call.engine().ids().job_id();
+    let op = Requeue { dlq_id: id, new_job_id, payload: payload.transpose()?, by: call.by() };
+    let job_id = act(&call, id, op.into()).await?;
+    let job = call.app.job(&call, job_id).await?;
+    let payload = call.app.payload(&call, job_id).await?;
+    let job = contract::job(contract, &job, payload);
+    Ok(Answer::json(StatusCode::CREATED, &Requeued { dlq_id: id, job }))
+}
+
+/// Why a dead letter is thrown away.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DiscardBody {
+    /// Why. It must be said.
+    reason: String,
+}
+
+/// `POST /api/v1/dlq/{id}/discard`: the first person asks.
+pub(crate) async fn discard(call: Call) -> Result<Answer, Problem> {
+    let body: DiscardBody = call.body()?;
+    let id = letter_id(&call)?;
+    act(&call, id, Discard { dlq_id: id, reason: body.reason, by: call.by() }.into()).await?;
+    document(&call, id).await
+}
+
+/// `POST /api/v1/dlq/{id}/discard/approve`: the second person agrees.
+pub(crate) async fn approve(call: Call) -> Result<Answer, Problem> {
+    let id = letter_id(&call)?;
+    act(&call, id, ApproveDiscard { dlq_id: id, by: call.by() }.into()).await?;
+    document(&call, id).await
+}
+
+/// Carries out an op on a letter. It gives back the job that it is about.
+async fn act(call: &Call, id: DlqId, op: Op) -> Result<JobId, Problem> {
+    let contract = call.query.contract()?;
+    let tenant = letter(call, id).await?.tenant;
+    let reply = call.engine().submit(Write::Op { tenant, op }).await;
+    match reply.map_err(|error| contract::problem(contract, error))? {
+        Reply::Answer(answer) => Ok(answer.job_id),
+        _ => unreachable!("an op is answered by an answer"),
+    }
+}

@@ -1,0 +1,50 @@
+//! The server: Windlass over HTTP, for every language.
+//!
+//! [`routes`] is the table of all that can be called: a path that is not in it does not exist, and the documents
+//! at `/openapi.json` and `/docs` are written from it. A call takes one way ([`route`]): who is it, may they, is the
+//! request within its bounds; then the handler, which reads the store or sends ops.
+//!
+//! Always true here: the tenant comes from who calls and never from what is sent; nothing decides about a job.
+
+mod alerts;
+mod app;
+mod audit;
+mod bulk;
+mod caller;
+mod claims;
+mod contract;
+mod document;
+mod feed;
+mod figures;
+mod internal;
+mod jobs;
+mod leases;
+mod letters;
+mod listen;
+mod listening;
+mod openapi;
+mod operations;
+mod problem;
+mod query;
+mod queues;
+mod rates;
+mod room;
+mod route;
+mod routes;
+mod runs;
+mod schedules;
+mod tail;
+mod tasks;
+mod tls;
+mod tokens;
+
+pub(crate) use self::{
+    alerts::Thresholds,
+    app::{App, Settings},
+    bulk::{KIND as OPERATION_KIND, QUEUE as OPERATION_QUEUE, carry_out},
+    feed::tell,
+    listen::serve,
+    problem::CODES as PROBLEM_CODES,
+    tls::{Files as TlsFiles, Tls},
+    tokens::{Secret, send as send_token},
+};

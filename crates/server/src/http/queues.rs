@@ -1,0 +1,259 @@
+//! Queues, the rules that say who may run, and the workers.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use windlass_kernel::{
+    Actor, Queue, Refusal, Rule, RuleName, Says, Scope as RuleScope, TenantId, Timestamp,
+    rule::{DropRule, PutRule, RuleOp},
+};
+use windlass_store::{Reply, Write, read::Scope};
+
+use super::{
+    document::List,
+    problem::Problem,
+    route::{Answer, Call},
+    schedules::ReasonBody,
+};
+
+/// A queue.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct QueueDocument {
+    /// Its name.
+    queue: String,
+    /// How many jobs there are in each state.
+    counts: BTreeMap<String, u64>,
+    /// Since when the job waits that has been ready for longest.
+    #[schemars(with = "Option<String>")]
+    oldest_ready_at: Option<Timestamp>,
+    /// Is nothing started?
+    paused: bool,
+    /// Is nothing new taken in?
+    draining: bool,
+}
+
+/// `GET /api/v1/queues`
+pub(crate) async fn list(call: Call) -> Result<Answer, Problem> {
+    let store = call.engine().store();
+    let mut queues: BTreeMap<String, QueueDocument> = BTreeMap::new();
+    let rules = store.rules().await?;
+    let says = |queue: &str, what: &Says| {
+        let covers = |scope: &RuleScope| {
+            scope.queue.as_ref().is_none_or(|only| only.as_str() == queue)
+                && scope.tenant.as_ref().is_none_or(|only| call.scope().admits(only))
+                && scope.kinds.is_empty()
+        };
+        rules.iter().any(|rule| rule.says == *what && covers(&rule.scope))
+    };
+    for (queue, state, count) in store.counts(call.scope()).await? {
+        let known = queues.entry(queue.clone()).or_insert_with(|| QueueDocument {
+            counts: BTreeMap::new(),
+            oldest_ready_at: None,
+            paused: says(&queue, &Says::Pause),
+            draining: says(&queue, &Says::Drain),
+            queue,
+        });
+        *known.counts.entry(state).or_default() += count;
+    }
+    for oldest in store.oldest_ready(call.scope()).await? {
+        if let Some(queue) = queues.get_mut(oldest.queue.as_str()) {
+            queue.oldest_ready_at = Some(oldest.since);
+        }
+    }
+    Ok(Answer::ok(&List { items: queues.into_values().collect(), next: None }))
+}
+
+/// A rule that says who may run.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct RuleDocument {
+    /// Its name.
+    name: String,
+    /// What it is about: a queue, a tenant, kinds.
+    #[schemars(with = "serde_json::Value")]
+    scope: RuleScope,
+    /// What it says.
+    #[schemars(with = "serde_json::Value")]
+    says: Says,
+    /// Who set it.
+    #[schemars(with = "String")]
+    by: Actor,
+    /// Why.
+    reason: Option<String>,
+    /// Since when.
+    #[schemars(with = "String")]
+    since: Timestamp,
+}
+
+/// A rule that is asked for.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RuleBody {
+    /// What it is about: `queue` and `kinds`; everything, if nothing is said.
+    #[serde(default)]
+    #[schemars(with = "serde_json::Value")]
+    scope: RuleScope,
+    /// What it says: `"pause"`, `"drain"`, `{"concurrency": {"max": 5, "each": "together"}}`, `{"rate": …}`,
+    /// `{"weight": …}`, `"turns_by_key"`, `{"breaker": …}` or `{"retry_budget": …}`.
+    #[schemars(with = "serde_json::Value")]
+    says: Says,
+    /// Why.
+    reason: Option<String>,
+}
+
+/// `GET /api/v1/rules`
+pub(crate) async fn rules(call: Call) -> Result<Answer, Problem> {
+    let rules = call.engine().store().rules().await?;
+    let mine = rules.into_iter().filter(|rule| is_visible(&call, rule));
+    let items = mine.map(|rule| document(&call, rule)).collect();
+    Ok(Answer::ok(&List { items, next: None }))
+}
+
+/// A tenant sees its own rules, and those that are about everybody.
+fn is_visible(call: &Call, rule: &Rule) -> bool {
+    rule.scope.tenant.as_ref().is_none_or(|tenant| call.scope().admits(tenant))
+}
+
+fn document(call: &Call, rule: Rule) -> RuleDocument {
+    RuleDocument {
+        name: shown_name(call, &rule.name),
+        scope: rule.scope,
+        says: rule.says,
+        by: rule.by,
+        reason: rule.reason,
+        since: rule.since,
+    }
+}
+
+/// Rules of all tenants have one list of names, so those of a tenant begin with its own.
+fn rule_name(call: &Call, name: &str) -> Result<RuleName, Problem> {
+    match call.scope() {
+        Scope::Every => Ok(RuleName::new(name)?),
+        Scope::Of(tenant) => Ok(RuleName::new(format!("{tenant}/{name}"))?),
+    }
+}
+
+fn shown_name(call: &Call, name: &RuleName) -> String {
+    let own = call.scope().tenant().map(|tenant| format!("{tenant}/"));
+    let short = own.and_then(|own| name.as_str().strip_prefix(own.as_str()));
+    short.unwrap_or(name.as_str()).to_owned()
+}
+
+/// `PUT /api/v1/rules/{name}`
+pub(crate) async fn put_rule(call: Call) -> Result<Answer, Problem> {
+    let body: RuleBody = call.body()?;
+    let name = call.param("name").to_owned();
+    let rule = put(&call, &name, body.scope, body.says, body.reason).await?;
+    Ok(Answer::ok(&document(&call, rule)))
+}
+
+async fn put(
+    call: &Call,
+    name: &str,
+    scope: RuleScope,
+    says: Says,
+    reason: Option<String>,
+) -> Result<Rule, Problem> {
+    let own: Option<&TenantId> = call.scope().tenant();
+    if let (Some(own), Some(other)) = (own, &scope.tenant)
+        && own != other
+    {
+        return Err(Refusal::NotFound { what: "tenant" }.into());
+    }
+    let scope = RuleScope { tenant: own.cloned().or(scope.tenant), ..scope };
+    let op = PutRule { name: rule_name(call, name)?, scope, says, by: call.by(), reason };
+    send(call, RuleOp::Put(op)).await
+}
+
+async fn send(call: &Call, op: RuleOp) -> Result<Rule, Problem> {
+    match call.engine().submit(Write::Rule(op)).await? {
+        Reply::Rule(rule) => Ok(rule),
+        _ => unreachable!("an op on a rule is answered by the rule"),
+    }
+}
+
+/// `DELETE /api/v1/rules/{name}`
+pub(crate) async fn drop_rule(call: Call) -> Result<Answer, Problem> {
+    let body: ReasonBody = call.body()?;
+    let name = call.param("name").to_owned();
+    let rule = take(&call, &name, body.reason).await?;
+    Ok(Answer::ok(&document(&call, rule)))
+}
+
+async fn take(call: &Call, name: &str, reason: Option<String>) -> Result<Rule, Problem> {
+    let op = DropRule { name: rule_name(call, name)?, by: call.by(), reason };
+    send(call, RuleOp::Drop(op)).await
+}
+
+fn queue(call: &Call) -> Result<Queue, Problem> {
+    Ok(Queue::new(call.param("name"))?)
+}
+
+/// `POST /api/v1/queues/{name}/pause`
+pub(crate) async fn pause(call: Call) -> Result<Answer, Problem> {
+    let (body, queue): (ReasonBody, _) = (call.body()?, queue(&call)?);
+    let (name, scope) = (format!("pause {queue}"), RuleScope::queue(queue));
+    let rule = put(&call, &name, scope, Says::Pause, body.reason).await?;
+    Ok(Answer::ok(&document(&call, rule)))
+}
+
+/// `POST /api/v1/queues/{name}/drain`
+pub(crate) async fn drain(call: Call) -> Result<Answer, Problem> {
+    let (body, queue): (ReasonBody, _) = (call.body()?, queue(&call)?);
+    let (name, scope) = (format!("drain {queue}"), RuleScope::queue(queue));
+    let rule = put(&call, &name, scope, Says::Drain, body.reason).await?;
+    Ok(Answer::ok(&document(&call, rule)))
+}
+
+/// `POST /api/v1/queues/{name}/resume`: it is neither paused nor drained from now on.
+pub(crate) async fn resume(call: Call) -> Result<Answer, Problem> {
+    let (body, queue): (ReasonBody, _) = (call.body()?, queue(&call)?);
+    let mut dropped = Vec::new();
+    for name in [format!("pause {queue}"), format!("drain {queue}")] {
+        match take(&call, &name, body.reason.clone()).await {
+            Ok(rule) => dropped.push(document(&call, rule)),
+            Err(problem) if problem.code == "NOT_FOUND" => {}
+            Err(problem) => return Err(problem),
+        }
+    }
+    if dropped.is_empty() {
+        return Err(Problem::not_found("pause or drain of the queue"));
+    }
+    Ok(Answer::ok(&List { items: dropped, next: None }))
+}
+
+/// A worker.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct WorkerDocument {
+    /// Its name, as its events have it.
+    worker_id: String,
+    /// When the last of its leases runs out.
+    #[schemars(with = "String")]
+    leased_until: Timestamp,
+    /// How often it kept its leases.
+    renewals: u64,
+    /// How many jobs it holds.
+    held: u64,
+}
+
+/// `GET /api/v1/workers`
+pub(crate) async fn workers(call: Call) -> Result<Answer, Problem> {
+    let sessions = call.engine().store().sessions().await?;
+    let is_mine = |worker: &str| match call.scope() {
+        Scope::Every => true,
+        Scope::Of(tenant) if tenant.as_str() == windlass::Engine::TENANT_DEFAULT => {
+            !worker.contains('/')
+        }
+        Scope::Of(tenant) => {
+            worker.strip_prefix(tenant.as_str()).is_some_and(|rest| rest.starts_with('/'))
+        }
+    };
+    let mine = sessions.into_iter().filter(|session| is_mine(session.worker.as_str()));
+    let items = mine.map(|session| WorkerDocument {
+        worker_id: session.worker.to_string(),
+        leased_until: session.lapses_at,
+        renewals: session.renewals,
+        held: session.held,
+    });
+    Ok(Answer::ok(&List { items: items.collect(), next: None }))
+}

@@ -1,0 +1,323 @@
+//! The way of a call: who is it, may they, is the request within its bounds; then the handler.
+//!
+//! Every route goes through [`handle`], streams and operations included. There is no other way in.
+
+use std::{sync::Arc, time::Instant};
+
+use axum::{
+    body::Body,
+    extract::{RawPathParams, State},
+    http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header},
+};
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use schemars::{Schema, SchemaGenerator};
+use serde::{Serialize, de::DeserializeOwned};
+use windlass::{BoxFuture, Engine};
+use windlass_kernel::{By, JobId, Refusal, TraceId};
+use windlass_store::read::Scope;
+
+use super::{
+    app::App,
+    caller::{Access, Caller},
+    problem::Problem,
+    query::{Param, Query},
+};
+
+/// One thing that can be called.
+#[derive(Clone, Copy)]
+pub(crate) struct Route {
+    pub(crate) method: &'static str,
+    /// With `{names}` for what varies.
+    pub(crate) path: &'static str,
+    pub(crate) access: Access,
+    /// Is it there only in development?
+    pub(crate) dev: bool,
+    /// In which chapter of the documents it stands.
+    pub(crate) tag: &'static str,
+    /// What it does, in a sentence.
+    pub(crate) summary: &'static str,
+    pub(crate) query: &'static [Param],
+    /// What its body has to be.
+    pub(crate) body: Option<fn(&mut SchemaGenerator) -> Schema>,
+    /// What it answers when all is well: the status and the document, if it is JSON.
+    pub(crate) answers: &'static [(u16, fn(&mut SchemaGenerator) -> Schema)],
+    pub(crate) handler: fn(Call) -> BoxFuture<Result<Answer, Problem>>,
+}
+
+/// What a handler is given.
+pub(crate) struct Call {
+    pub(crate) app: Arc<App>,
+    pub(crate) caller: Caller,
+    pub(crate) trace: TraceId,
+    /// Did the caller bring the trace?
+    pub(crate) trace_given: bool,
+    /// What the route asks of its caller.
+    pub(crate) access: Access,
+    pub(crate) headers: HeaderMap,
+    pub(crate) params: Vec<(String, String)>,
+    pub(crate) query: Query,
+    pub(crate) body: Bytes,
+}
+
+/// What a handler gives back.
+pub(crate) struct Answer(pub(crate) Response<Body>);
+
+impl Answer {
+    /// A document.
+    pub(crate) fn json(status: StatusCode, document: &impl Serialize) -> Self {
+        let text = serde_json::to_string(document).expect("a document is plain data");
+        Self::text(status, "application/json", text)
+    }
+
+    /// A document, and all is well.
+    pub(crate) fn ok(document: &impl Serialize) -> Self {
+        Self::json(StatusCode::OK, document)
+    }
+
+    /// Text of some type.
+    pub(crate) fn text(status: StatusCode, content_type: &'static str, text: String) -> Self {
+        let mut response = Response::new(Body::from(text));
+        *response.status_mut() = status;
+        let value = HeaderValue::from_static(content_type);
+        response.headers_mut().insert(header::CONTENT_TYPE, value);
+        Self(response)
+    }
+}
+
+impl Call {
+    /// The engine.
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.app.engine
+    }
+
+    /// What a path's name stands for.
+    pub(crate) fn param(&self, name: &str) -> &str {
+        let pair = self.params.iter().find(|(known, _)| known == name);
+        pair.map_or("", |(_, value)| value.as_str())
+    }
+
+    /// The job that the path names. What is no id of ours is nobody's.
+    pub(crate) fn job_id(&self) -> Result<JobId, Problem> {
+        self.param("id").parse().map_err(|_| Problem::not_found("job"))
+    }
+
+    /// They, in this request.
+    pub(crate) fn by(&self) -> By {
+        self.caller.by(self.given_trace())
+    }
+
+    /// The trace that the caller brought.
+    pub(crate) fn given_trace(&self) -> Option<&TraceId> {
+        self.trace_given.then_some(&self.trace)
+    }
+
+    /// Whose things they can see.
+    pub(crate) fn scope(&self) -> &Scope {
+        &self.caller.scope
+    }
+
+    /// May the caller still do what they do? A stream outlives the call that began it.
+    pub(crate) async fn still_allowed(&self) -> bool {
+        let caller = self.app.caller(&self.headers, self.access).await;
+        caller.is_ok_and(|caller| caller.check(self.access).is_ok())
+    }
+
+    /// The body as a document. An empty one is an empty object.
+    pub(crate) fn body<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        let body: &[u8] = if self.body.is_empty() { b"{}" } else { &self.body };
+        let text = std::str::from_utf8(body)
+            .map_err(|why| Problem::malformed(format!("the body is not UTF-8: {why}")))?;
+        check_depth(text)?;
+        // A list would be read as the members of an object in their order, which nobody means.
+        if text.trim_start().starts_with('[') {
+            return Err(Refusal::invalid("body", "must be an object").into());
+        }
+        serde_json::from_str(text).map_err(|why| unfit(&why))
+    }
+}
+
+/// A body that is no JSON is malformed; JSON that does not fit is refused as any other value.
+fn unfit(why: &serde_json::Error) -> Problem {
+    let mut problem = Problem::malformed(format!("the body: {why}"));
+    if why.is_data() {
+        problem.status = StatusCode::UNPROCESSABLE_ENTITY;
+        problem.code = "INVALID_INPUT".to_owned();
+        problem.title = "A value cannot be accepted; nothing was written.".to_owned();
+    }
+    problem
+}
+
+/// Nothing that anybody means is nested as deep as what would use up the stack.
+fn check_depth(text: &str) -> Result<(), Problem> {
+    const DEPTH_MAX: usize = 72;
+    let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'{' | b'[' if !in_string => depth += 1,
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > DEPTH_MAX {
+            return Err(Problem::malformed(format!("the body is nested deeper than {DEPTH_MAX}")));
+        }
+    }
+    Ok(())
+}
+
+/// Answers a call, whatever becomes of it.
+pub(crate) async fn handle(
+    State((app, route)): State<(Arc<App>, &'static Route)>,
+    params: RawPathParams,
+    request: Request<Body>,
+) -> Response<Body> {
+    let params = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let (trace, trace_given) = trace_of(request.headers(), &app);
+    let began = Instant::now();
+    let method = request.method().clone();
+    let answer = call(app.clone(), route, params, (trace.clone(), trace_given), request).await;
+    let mut response = match answer {
+        Ok(Answer(response)) => response,
+        Err(problem) => {
+            if problem.status.is_server_error() {
+                tracing::warn!(code = problem.code, detail = problem.detail, trace = %trace, "call failed");
+            }
+            app.figures.problem(&problem.code);
+            problem.response(trace.as_str())
+        }
+    };
+    finish(response.headers_mut(), &trace);
+    app.figures.call(route, response.status(), began.elapsed());
+    tracing::debug!(
+        %method, path = route.path, status = response.status().as_u16(),
+        duration_ms = began.elapsed().as_millis(), trace = %trace, "call"
+    );
+    response
+}
+
+/// What every answer carries.
+fn finish(headers: &mut HeaderMap, trace: &TraceId) {
+    if let Ok(value) = HeaderValue::from_str(trace.as_str()) {
+        headers.insert("x-trace-id", value);
+    }
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+}
+
+async fn call(
+    app: Arc<App>,
+    route: &'static Route,
+    params: Vec<(String, String)>,
+    (trace, trace_given): (TraceId, bool),
+    request: Request<Body>,
+) -> Result<Answer, Problem> {
+    let (parts, body) = request.into_parts();
+    let text = parts.uri.query().unwrap_or("");
+    if ["token", "access_token"].iter().any(|name| has_param(text, name)) {
+        let detail = "a token in an address ends up in logs: send it as Authorization: Bearer TOKEN, \
+                      and revoke this one";
+        return Err(Problem::malformed(detail));
+    }
+    app.check_host(&parts.headers)?;
+    let caller = app.caller(&parts.headers, route.access).await?;
+    caller.check(route.access)?;
+    app.rates.check(&caller)?;
+    let query = Query::parse(text, route.query)?;
+    let body = match route.method {
+        "GET" => Bytes::new(),
+        _ => read(&app, &parts.headers, body).await?,
+    };
+    let (headers, access) = (parts.headers, route.access);
+    let call = Call { app, caller, trace, trace_given, access, headers, params, query, body };
+    (route.handler)(call).await
+}
+
+fn has_param(query: &str, name: &str) -> bool {
+    form_urlencoded::parse(query.as_bytes()).any(|(known, _)| known == name)
+}
+
+/// The body, within its bounds.
+async fn read(app: &App, headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
+    if headers.get(header::CONTENT_ENCODING).is_some_and(|value| value != "identity") {
+        return Err(Problem::not_json("a body that is compressed is not taken"));
+    }
+    let max = app.settings.body_bytes_max;
+    let reading = Limited::new(body, max).collect();
+    let Ok(read) = tokio::time::timeout(app.settings.body_timeout, reading).await else {
+        return Err(Problem::too_slow("the body did not come in time"));
+    };
+    let bytes = match read {
+        Ok(collected) => collected.to_bytes(),
+        Err(error) if error.is::<LengthLimitError>() => {
+            return Err(Problem::too_large(format!("the body is longer than {max} bytes")));
+        }
+        Err(error) => return Err(Problem::malformed(format!("the body broke off: {error}"))),
+    };
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let plain = content_type.map(|value| value.split(';').next().unwrap_or("").trim());
+    let is_json = plain.is_some_and(|plain| {
+        plain.eq_ignore_ascii_case("application/json") || plain.ends_with("+json")
+    });
+    // A page of another origin can send text without being asked, and nothing else.
+    if !bytes.is_empty() && !is_json {
+        return Err(Problem::not_json("Content-Type must be application/json"));
+    }
+    Ok(bytes)
+}
+
+/// The trace of a call: as it is given, or a new one.
+fn trace_of(headers: &HeaderMap, app: &App) -> (TraceId, bool) {
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let given = text("x-trace-id").map(str::to_owned).or_else(|| {
+        let mut parts = text("traceparent")?.split('-');
+        let (_, trace) = (parts.next()?, parts.next()?);
+        let fits = trace.len() == 32 && trace.bytes().all(|byte| byte.is_ascii_hexdigit());
+        fits.then(|| trace.to_owned())
+    });
+    if let Some(trace) = given.and_then(|text| TraceId::new(text).ok()) {
+        return (trace, true);
+    }
+    let trace = TraceId::new(format!("{:032x}", app.engine.ids().random()));
+    (trace.expect("digits are a trace"), false)
+}
+
+/// The answer where there is no route.
+pub(crate) async fn no_route(
+    State(app): State<Arc<App>>,
+    method: Method,
+    request: Request<Body>,
+) -> Response<Body> {
+    let (trace, _) = trace_of(request.headers(), &app);
+    let detail = format!("there is no {method} {}", request.uri().path());
+    let mut response = Problem::no_route(detail).response(trace.as_str());
+    finish(response.headers_mut(), &trace);
+    response
+}
+
+/// The answer where the path has other methods.
+pub(crate) async fn no_method(
+    State(app): State<Arc<App>>,
+    method: Method,
+    request: Request<Body>,
+) -> Response<Body> {
+    let (trace, _) = trace_of(request.headers(), &app);
+    let detail = format!("{} has no {method}", request.uri().path());
+    let mut response = Problem::method_not_allowed(detail).response(trace.as_str());
+    finish(response.headers_mut(), &trace);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_nested_too_deep_is_refused_and_brackets_in_text_do_not_count() {
+        assert!(check_depth(&"[".repeat(73)).is_err());
+        assert!(check_depth(&format!("\"{}\\\"[\"", "[".repeat(100))).is_ok());
+        assert!(check_depth(&"[]".repeat(1_000)).is_ok());
+    }
+}

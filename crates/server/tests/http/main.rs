@@ -4,6 +4,7 @@
 
 #![cfg(unix)]
 
+mod bad;
 mod client;
 mod contracts;
 mod feed;

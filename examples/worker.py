@@ -28,7 +28,8 @@ class Worker:
         self.held, self.stopping = set(), threading.Event()
 
     def post(self, path, **body):
-        headers = {"Content-Type": "application/json", "Authorization": "Bearer " + os.getenv("WINDLASS_TOKEN", "-")}
+        token = os.getenv("WINDLASS_TOKEN")  # None is needed where the server serves with --dev.
+        headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
         data = json.dumps({"worker_id": self.id, **body}).encode()
         request = urllib.request.Request(f"{self.args.url}/api/v1/{path}", data, headers)
         with urllib.request.urlopen(request, timeout=30) as answer:
@@ -78,18 +79,15 @@ class Worker:
             claim = {"claim_id": f"claim_{uuid.uuid4().int % 10**25:026}", "start": True, "wait_ms": 5_000}
             wanted = {"queues": [self.args.queue], "kinds": list(HANDLERS), "lease_ms": self.args.lease_ms}
             for job in map(Job, self.insist("claims", **claim, **wanted)["leases"]):
-                if self.stopping.is_set():
-                    self.release([job])
-                    continue
-                self.held.add(job)
+                self.held.add(job)  # What comes too late to be finished is released at the end.
                 threading.Thread(target=self.run, args=[job], daemon=True).start()
-        for _ in range(int(self.args.grace * 20)):
-            time.sleep(0.05 if self.held else 0)
+        until = time.monotonic() + self.args.grace
+        while self.held and time.monotonic() < until:
+            time.sleep(0.05)
         self.release(self.held)
 
     def release(self, jobs):  # Another worker takes them at once; it does not count as an interruption.
         self.insist("leases/release", leases=[job.lease for job in jobs])
-
 options = argparse.ArgumentParser(description="A Windlass worker.")
 usual = {"url": "http://127.0.0.1:7117", "queue": "default", "slots": 4, "lease-ms": 30_000, "grace": 20.0}
 for name, value in usual.items():

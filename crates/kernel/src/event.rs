@@ -12,7 +12,7 @@ use crate::{
     Cause, Digest, DlqId, Epoch, Failure, JobId, Principal, Refusal, Spec, State, Timestamp,
     TraceId, WorkerId,
     ids::ClaimId,
-    job::{Wait, Wakeup},
+    job::{Origin, Wait, Wakeup},
 };
 
 /// One fact of a job's history.
@@ -51,6 +51,22 @@ impl Event {
     /// Had the job ever started, after this event?
     pub fn started_after(&self) -> bool {
         self.started || self.cause == Cause::Started
+    }
+
+    /// Does it tell what a person did to the job? To enqueue one is no such act; to run its task again is.
+    pub fn is_act(&self) -> bool {
+        if !matches!(self.actor, Actor::User(_)) {
+            return false;
+        }
+        match self.cause {
+            Cause::CancelRequested | Cause::CancelCommand | Cause::OperatorGaveUp => true,
+            Cause::RetryNow | Cause::RunNow => true,
+            Cause::Enqueued | Cause::Scheduled => match &self.fact {
+                Fact::Created { spec, .. } => matches!(spec.origin, Origin::Rerun(_)),
+                _ => false,
+            },
+            _ => false,
+        }
     }
 
     /// Did the job's state change?

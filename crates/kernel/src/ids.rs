@@ -87,6 +87,10 @@ id!(
     DlqId, "dlq_"
 );
 id!(
+    /// One token that lets somebody in.
+    TokenId, "tok_"
+);
+id!(
     /// One claim: the same claim again gets the same leases.
     ClaimId, "claim_"
 );
@@ -297,6 +301,14 @@ text!(
 text!(
     /// A schedule that makes jobs.
     ScheduleName, "schedule", 160
+);
+text!(
+    /// What people call a token.
+    TokenLabel, "label", 128
+);
+text!(
+    /// Whoever follows the feed and says how far it has come.
+    MarkName, "mark", 128
 );
 
 impl TenantId {

@@ -69,6 +69,7 @@ pub mod rule;
 pub mod schedule;
 pub mod time;
 pub mod timer;
+pub mod token;
 pub mod transition;
 
 mod evolve;
@@ -78,8 +79,9 @@ pub use event::{Actor, By, Event, Fact};
 pub use evolve::{evolve, fold};
 pub use failure::{Class, Failure};
 pub use ids::{
-    DlqId, Epoch, IdempotencyKey, IdempotencyScope, JobId, Kind, LimitKey, Principal, Queue,
-    RuleName, ScheduleName, Tag, TaskId, TenantId, TraceId, UniqueKey, WorkerId,
+    DlqId, Epoch, IdempotencyKey, IdempotencyScope, JobId, Kind, LimitKey, MarkName, Principal,
+    Queue, RuleName, ScheduleName, Tag, TaskId, TenantId, TokenId, TokenLabel, TraceId, UniqueKey,
+    WorkerId,
 };
 pub use job::{Job, Lease, Session, Spec, Task};
 pub use lane::Lane;
@@ -93,6 +95,7 @@ pub use retry::{Jitter, RetryPolicy};
 pub use rule::{Rule, Says, Scope};
 pub use schedule::{Schedule, ScheduleOp};
 pub use time::Timestamp;
+pub use token::{Role, Token, TokenOp};
 pub use transition::{
     Answer, Attempt, AttemptState, FollowUp, NewPayload, Progress, Transition, attempts,
 };

@@ -3,12 +3,14 @@
 //! A note is written in the same commit as what it tells of, and never changes. It is in no job's history and in
 //! no chain of hashes: whatever it is about has no row that a fold could rebuild.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    Actor, By, JobId, TenantId, TraceId,
-    ids::{RuleName, ScheduleName},
+    Actor, By, DlqId, JobId, TenantId, TraceId,
+    ids::{RuleName, ScheduleName, TokenId},
 };
 
 /// A fact about something that is not a job.
@@ -35,6 +37,10 @@ pub enum About {
     Schedule(ScheduleName),
     /// A rule about who may claim what, by its name.
     Rule(RuleName),
+    /// A token, by its id.
+    Token(TokenId),
+    /// A dead letter, by its id.
+    Letter(DlqId),
 }
 
 impl About {
@@ -43,14 +49,18 @@ impl About {
         match self {
             About::Schedule(_) => "schedule",
             About::Rule(_) => "rule",
+            About::Token(_) => "token",
+            About::Letter(_) => "letter",
         }
     }
 
     /// Its name.
-    pub fn name(&self) -> &str {
+    pub fn name(&self) -> Cow<'_, str> {
         match self {
-            About::Schedule(name) => name.as_str(),
-            About::Rule(name) => name.as_str(),
+            About::Schedule(name) => name.as_str().into(),
+            About::Rule(name) => name.as_str().into(),
+            About::Token(id) => id.to_string().into(),
+            About::Letter(id) => id.to_string().into(),
         }
     }
 }
@@ -59,7 +69,7 @@ impl About {
 #[derive(Serialize)]
 struct Line<'a> {
     about: &'static str,
-    name: &'a str,
+    name: Cow<'a, str>,
     what: &'static str,
     actor: &'a Actor,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,6 +91,16 @@ impl Note {
     pub fn with(mut self, field: &str, value: impl Into<Value>) -> Self {
         self.detail.insert(field.to_owned(), value.into());
         self
+    }
+
+    /// Does it tell what a person did? What comes of that by itself, slot by slot, is not meant.
+    pub fn is_act(&self) -> bool {
+        let is_done = match self.what {
+            "fired" => self.detail.contains_key("trigger"),
+            "skipped" | "ended" => false,
+            _ => true,
+        };
+        is_done && matches!(self.by.actor, Actor::User(_))
     }
 
     /// The object that stands for it in the log.

@@ -8,7 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Approval, By, Cause, DeadLetter, DlqId, Epoch, Event, Fact, Failure, Job, JobId, OpKind,
+    Approval, By, Cause, DeadLetter, DlqId, Epoch, Event, Fact, Failure, Job, JobId, Note, OpKind,
     Payload, Refusal, State, Task, TaskId, TenantId, Timestamp,
     evolve::{change, evolve},
     job::Lease,
@@ -36,6 +36,8 @@ pub struct Transition {
     pub letter: Option<DeadLetter>,
     /// A person's say on a dead letter.
     pub approval: Option<Approval>,
+    /// What is told of a dead letter. The history of its job does not: that has come to its end.
+    pub note: Option<Note>,
     /// The task as it is afterwards, if it changed and has a row.
     pub task: Option<Task>,
     /// What follows for other jobs.
@@ -69,6 +71,7 @@ impl Transition {
             attempt: None,
             letter: None,
             approval: None,
+            note: None,
             task: None,
             follow_ups: Vec::new(),
         }

@@ -1,5 +1,13 @@
 -- The schema, as its migrations make it. Written by a test; `make bless` renews it.
 
+CREATE TABLE acts (
+    -- The number of its event.
+    event  INTEGER PRIMARY KEY,
+    tenant TEXT    NOT NULL
+) STRICT;
+
+CREATE INDEX acts_tenant ON acts (tenant, event);
+
 CREATE TABLE approvals (
     dlq_id    BLOB    NOT NULL REFERENCES dlq_items (id) ON DELETE CASCADE,
     step      TEXT    NOT NULL CHECK (step = 'requested' OR step = 'approved'),
@@ -30,6 +38,8 @@ CREATE TABLE dlq_items (
     -- What a failed job refers to.
     UNIQUE (job_id, id)
 ) STRICT, WITHOUT ROWID;
+
+CREATE INDEX dlq_items_all ON dlq_items (state, created_at);
 
 CREATE INDEX dlq_items_list ON dlq_items (tenant, state, created_at);
 
@@ -194,6 +204,11 @@ CREATE TABLE log (
     events TEXT    NOT NULL
 ) STRICT;
 
+CREATE TABLE marks (
+    name   TEXT    PRIMARY KEY,
+    number INTEGER NOT NULL CHECK (number >= 0)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE meta (
     name  TEXT PRIMARY KEY,
     value ANY NOT NULL
@@ -304,4 +319,20 @@ CREATE TABLE tasks (
     task_id      ANY     NOT NULL,
     next_attempt INTEGER NOT NULL CHECK (next_attempt >= 2),
     PRIMARY KEY (tenant, task_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE tokens (
+    id         BLOB    PRIMARY KEY CHECK (length(id) = 16),
+    -- The SHA-256 of its secret, which is nowhere here.
+    digest     BLOB    NOT NULL CHECK (length(digest) = 32),
+    -- Whose things it opens; '*' for those of every tenant.
+    tenant     TEXT    NOT NULL,
+    principal  TEXT    NOT NULL,
+    role       TEXT    NOT NULL CHECK (role = 'viewer' OR role = 'worker' OR role = 'operator' OR role = 'admin'),
+    label      TEXT,
+    created_at INTEGER NOT NULL,
+    created_by TEXT    NOT NULL,
+    expires_at INTEGER CHECK (expires_at > created_at),
+    revoked_at INTEGER CHECK (revoked_at >= created_at),
+    revoked_by TEXT    CHECK ((revoked_by IS NULL) = (revoked_at IS NULL))
 ) STRICT, WITHOUT ROWID;

@@ -7,6 +7,7 @@
 
 mod rules;
 mod schedules;
+mod tokens;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -14,9 +15,12 @@ use std::{
     time::Duration,
 };
 
-use self::schedules::Schedules;
 pub(crate) use self::schedules::enqueues;
-pub use self::schedules::{ScheduleChange, ScheduleKey, Scheduled, jobs_of};
+use self::{schedules::Schedules, tokens::Tokens};
+pub use self::{
+    schedules::{ScheduleChange, ScheduleKey, Scheduled, jobs_of},
+    tokens::TokenChange,
+};
 use crate::{
     IdMap, IdSet,
     job_row::GroupName,
@@ -25,9 +29,9 @@ use crate::{
 };
 use windlass_kernel::{
     Answer, Approval, Current, DeadLetter, DlqId, Event, FollowUp, IdempotencyKey,
-    IdempotencyScope, Job, JobId, Kind, NewPayload, Note, Op, Payload, Progress, Queue, Refusal,
-    Rule, RuleName, ScheduleOp, Task, TaskId, TenantId, Timestamp, TraceId, Transition, UniqueKey,
-    WorkerId, decide,
+    IdempotencyScope, Job, JobId, Kind, MarkName, NewPayload, Note, Op, Payload, Progress, Queue,
+    Refusal, Rule, RuleName, ScheduleOp, Task, TaskId, TenantId, Timestamp, Token, TokenId,
+    TokenOp, TraceId, Transition, UniqueKey, WorkerId, decide,
     ids::ClaimId,
     ops,
     rule::{Part, RuleOp, RuleState},
@@ -69,6 +73,15 @@ pub enum Write {
     },
     /// An op on one schedule, and the jobs that it makes.
     Schedule(ScheduleOp),
+    /// A token is issued, or revoked.
+    Token(TokenOp),
+    /// A follower of the feed has come so far. A smaller number than it said before changes nothing.
+    Mark {
+        /// Who follows.
+        name: MarkName,
+        /// The last event that it is done with.
+        number: u64,
+    },
 }
 
 impl Write {
@@ -80,7 +93,11 @@ impl Write {
                 return Err(Refusal::NotFound { what: "tenant" });
             }
             Write::Op { .. } | Write::FollowUpDone { .. } | Write::Schedule(_) => return Ok(()),
+            Write::Mark { number, .. } if i64::try_from(*number).is_err() => {
+                return Err(Refusal::invalid("number", "is of no event"));
+            }
             Write::Rule(_) | Write::Listens { .. } => return Ok(()),
+            Write::Token(_) | Write::Mark { .. } => return Ok(()),
             Write::Claim(wanted) => wanted.lease,
             Write::RenewSession { lease, .. } => *lease,
         };
@@ -151,6 +168,8 @@ pub enum Reply {
     Done,
     /// The rule as it stands, or as it stood before it was taken away.
     Rule(Rule),
+    /// The token as it stands.
+    Token(Token),
 }
 
 /// A job that a worker got.
@@ -179,6 +198,8 @@ pub struct Needs {
     pub uniques: BTreeSet<(TenantId, UniqueKey)>,
     /// Schedules by name, and whether their last jobs are at their end.
     pub schedules: BTreeSet<ScheduleKey>,
+    /// Tokens by id.
+    pub tokens: BTreeSet<TokenId>,
 }
 
 /// Where an idempotency key stands.
@@ -191,6 +212,9 @@ impl Needs {
         for write in writes {
             if let Write::Schedule(op) = write {
                 needs.schedules.insert((op.tenant.clone(), op.name.clone()));
+            }
+            if let Write::Token(op) = write {
+                needs.tokens.insert(op.id());
             }
             let Write::Op { tenant, op } = write else { continue };
             needs.jobs.extend(op.job_id());
@@ -224,7 +248,8 @@ impl Needs {
             && self.letters.is_empty()
             && self.tasks_of.is_empty()
             && self.uniques.is_empty()
-            && self.schedules.is_empty())
+            && self.schedules.is_empty()
+            && self.tokens.is_empty())
     }
 }
 
@@ -240,6 +265,7 @@ pub struct WorkingSet<P> {
     /// What became of executions, if a breaker wants to hear it.
     outcomes: Option<Vec<Outcome>>,
     schedules: Schedules,
+    tokens: Tokens,
     changes: Changes,
     incarnation: u32,
 }
@@ -295,6 +321,10 @@ pub struct Changes {
     pub notes: Vec<Note>,
     /// What becomes of schedules.
     pub schedules: BTreeMap<ScheduleKey, ScheduleChange>,
+    /// What becomes of tokens.
+    pub tokens: BTreeMap<TokenId, TokenChange>,
+    /// How far followers of the feed have come.
+    pub marks: BTreeMap<MarkName, u64>,
 }
 
 /// What a handler gave back for one attempt.
@@ -473,6 +503,7 @@ impl<P: Default> WorkingSet<P> {
             self.changes.letters.insert(letter.id, letter);
         }
         self.changes.approvals.extend(transition.approval);
+        self.changes.notes.extend(transition.note);
         let tenant = &spec.tenant;
         let follow_ups = transition.follow_ups.into_iter().map(|next| (tenant.clone(), next));
         self.changes.follow_ups.extend(follow_ups);

@@ -30,6 +30,7 @@ mod rules;
 mod schedule_row;
 pub mod sqlite;
 mod standing;
+mod token_row;
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
@@ -45,8 +46,8 @@ use read::{
 pub use rules::RuleChange;
 pub use rusqlite;
 use windlass_kernel::{
-    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Rule, Schedule,
-    ScheduleName, TaskId, TenantId, WorkerId,
+    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, MarkName, Retention, Rule,
+    Schedule, ScheduleName, TaskId, TenantId, Token, TokenId, WorkerId,
 };
 
 /// A future that a store gives back.
@@ -137,6 +138,20 @@ pub trait Store: Send + Sync {
         before: u64,
         limit: usize,
     ) -> StoreFuture<'_, Vec<FeedEvent>>;
+
+    /// What people did before an event, newest first, so many at the most and no more than [`Cursor::LIMIT_MAX`]: the
+    /// events and notes of everything but enqueues.
+    fn acts(&self, scope: &Scope, before: u64, limit: usize) -> StoreFuture<'_, Vec<FeedEvent>>;
+
+    /// A token as it stands, whosever it is: it is asked for before anybody knows who asks.
+    fn token(&self, id: TokenId) -> StoreFuture<'_, Option<Token>>;
+
+    /// Tokens, newest first, [`TOKENS_MAX`](read::TOKENS_MAX) at the most. Those that open every tenant are seen by
+    /// [`Scope::Every`] alone.
+    fn tokens(&self, scope: &Scope) -> StoreFuture<'_, Vec<Token>>;
+
+    /// How far a follower of the feed has come, if it ever said so by [`Write::Mark`].
+    fn mark(&self, name: &MarkName) -> StoreFuture<'_, Option<u64>>;
 
     /// A schedule as it stands.
     fn schedule(&self, tenant: &TenantId, name: &ScheduleName)

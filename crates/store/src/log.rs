@@ -240,6 +240,11 @@ pub(crate) fn job_of(line: &str) -> Option<JobId> {
     format!("{}{}", JobId::PREFIX, line.get(2..28)?).parse().ok()
 }
 
+/// May a person have had a part in what a line tells? It does not read the line.
+pub(crate) fn names_a_person(line: &str) -> bool {
+    line.contains("\"user:")
+}
+
 /// Does a line speak of this job? It does not read the whole line.
 pub(crate) fn speaks_of(line: &str, job_id: JobId) -> bool {
     line.as_bytes().get(2..28) == Some(&job_id.digits())

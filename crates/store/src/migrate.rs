@@ -45,6 +45,11 @@ pub(crate) const SQLITE: &[Migration] = &[
         served_from: 1,
         sql: include_str!("../migrations/sqlite/0005_schedules.sql"),
     },
+    Migration {
+        number: 6,
+        served_from: 1,
+        sql: include_str!("../migrations/sqlite/0006_tokens.sql"),
+    },
 ];
 
 /// The steps of PostgreSQL.
@@ -74,6 +79,11 @@ pub(crate) const POSTGRES: &[Migration] = &[
         number: 5,
         served_from: 1,
         sql: include_str!("../migrations/postgres/0005_schedules.sql"),
+    },
+    Migration {
+        number: 6,
+        served_from: 1,
+        sql: include_str!("../migrations/postgres/0006_tokens.sql"),
     },
 ];
 

@@ -101,6 +101,9 @@ pub struct Page<T> {
     pub next: Option<Position>,
 }
 
+/// How many tokens are told at once.
+pub const TOKENS_MAX: i64 = 10_000;
+
 /// A place in a list, for a read that goes on from there. Only the store that gave it knows what it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {

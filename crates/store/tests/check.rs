@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, what fails should fail here")]
 
+#[path = "check/act_bugs.rs"]
+mod act_bugs;
 mod common;
 #[path = "check/history_bugs.rs"]
 mod history_bugs;

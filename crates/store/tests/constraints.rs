@@ -478,6 +478,65 @@ fn types_are_kept_and_what_is_needed_is_there() {
     ]);
 }
 
+/// A row of the tokens: id, digest, role, and what follows the day it was issued, which is the fifth.
+macro_rules! token {
+    ($id:literal, $digest:literal, $role:literal, $rest:literal) => {
+        concat!(
+            "INSERT INTO tokens VALUES (",
+            $id,
+            ", ",
+            $digest,
+            ", 'acme', 'bob', '",
+            $role,
+            "', NULL, 5, 'user:ann', ",
+            $rest,
+            ")"
+        )
+    };
+}
+
+#[test]
+fn a_token_has_a_digest_a_role_and_one_end() {
+    let kept = token!("zeroblob(16)", "zeroblob(32)", "admin", "6, 5, 'user:ann'");
+    check(&[
+        (
+            "its id has sixteen bytes",
+            token!("x'01'", "zeroblob(32)", "admin", "NULL, NULL, NULL"),
+            kept,
+        ),
+        (
+            "a digest is a hash",
+            token!("zeroblob(16)", "zeroblob(31)", "admin", "NULL, NULL, NULL"),
+            kept,
+        ),
+        (
+            "a role is a word that is known",
+            token!("zeroblob(16)", "zeroblob(32)", "king", "NULL, NULL, NULL"),
+            kept,
+        ),
+        (
+            "it was good for a while",
+            token!("zeroblob(16)", "zeroblob(32)", "admin", "5, NULL, NULL"),
+            kept,
+        ),
+        (
+            "it was issued before it was revoked",
+            token!("zeroblob(16)", "zeroblob(32)", "admin", "6, 4, 'user:ann'"),
+            kept,
+        ),
+        (
+            "whoever revoked it has a name",
+            token!("zeroblob(16)", "zeroblob(32)", "admin", "6, 5, NULL"),
+            kept,
+        ),
+        (
+            "a mark is of an event or of none",
+            "INSERT INTO marks VALUES ('m', -1)",
+            "INSERT INTO marks VALUES ('m', 0)",
+        ),
+    ]);
+}
+
 /// A row of the inbox's results: outcome, existing, code, why, op, payload.
 macro_rules! result {
     ($id:literal, $outcome:literal, $rest:literal) => {

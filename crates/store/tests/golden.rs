@@ -17,8 +17,9 @@ use std::{
 
 use common::{postgres::SchemaHome, *};
 use windlass_kernel::{
-    By, DlqId, IdempotencyKey, IdempotencyScope, Jitter, JobId, RetryPolicy, ScheduleName,
-    ScheduleOp, State, Tag, TaskId, Timestamp, TraceId,
+    By, DlqId, IdempotencyKey, IdempotencyScope, Jitter, JobId, MarkName, Principal, RetryPolicy,
+    Role, ScheduleName, ScheduleOp, State, Tag, TaskId, Timestamp, TokenId, TokenLabel, TokenOp,
+    TraceId,
     ids::CorrelationKey,
     job::{Priority, ScheduleType, Wait, WaitOn},
     ops::{
@@ -26,6 +27,7 @@ use windlass_kernel::{
         PromoteWhen, Release, Renew, WaitFor, Wake, WakeBy,
     },
     schedule::{Action, CatchUp, Overlap, ScheduleSpec, When},
+    token::IssueToken,
 };
 use windlass_store::{
     Write,
@@ -34,10 +36,10 @@ use windlass_store::{
 use windlass_testkit::postgres::Cluster;
 
 /// The newest migration of each database.
-const NEWEST: u32 = 5;
-const NEWEST_POSTGRES: u32 = 5;
+const NEWEST: u32 = 6;
+const NEWEST_POSTGRES: u32 = 6;
 /// The versions that users can have. The fourth schema was never in one without the fifth.
-const VERSIONS: [u32; 4] = [1, 2, 3, NEWEST];
+const VERSIONS: [u32; 5] = [1, 2, 3, 5, NEWEST];
 
 fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
@@ -177,6 +179,8 @@ fn make(home: Arc<dyn Home>) {
     let schedule = Action::Put(Box::new(schedule()));
     test.write(on_schedule(schedule)).unwrap();
     test.write(on_schedule(Action::Pause { reason: Some("a holiday".to_owned()) })).unwrap();
+    test.write(Write::Token(TokenOp::Issue(token()))).unwrap();
+    test.write(Write::Mark { name: follower(), number: 5 }).unwrap();
     put(&*test.home, 13, NewJob { payload: payload("[ 13 ]"), ..with_order_key() });
     assert_eq!(
         test.wait(test.store.inbox_result(&Scope::Every, id(13))).unwrap().existing,
@@ -198,6 +202,24 @@ fn schedule() -> ScheduleSpec {
         end_at: Some(Timestamp::MAX),
         ..ScheduleSpec::new(when, job)
     }
+}
+
+/// A token with something unusual in every field.
+fn token() -> IssueToken {
+    IssueToken {
+        id: TokenId::from_u128(77),
+        digest: [7; 32],
+        tenant: Some(tenant()),
+        principal: Principal::new("bob").unwrap(),
+        role: Role::Operator,
+        label: Some(TokenLabel::new("laptop").unwrap()),
+        expires_at: Some(Timestamp::MAX),
+        by: person("ann"),
+    }
+}
+
+fn follower() -> MarkName {
+    MarkName::new("alerts").unwrap()
 }
 
 fn on_schedule(action: Action) -> Write {
@@ -332,6 +354,14 @@ fn check_read(test: &TestStore, version: u32, left_in: impl Fn(State) -> State) 
     let specs: Vec<ScheduleSpec> = found.iter().map(|found| (*found.spec).clone()).collect();
     assert_eq!(specs, if version >= 5 { vec![schedule()] } else { Vec::new() });
     assert!(found.iter().all(|found| found.pause.is_some() && found.next_at.is_some()));
+    let found = test.wait(test.store.token(token().id));
+    let found = found.map(|it| (it.digest, it.principal, it.role, it.label));
+    let issued = (token().digest, token().principal, token().role, token().label);
+    assert_eq!(found, (version >= 6).then_some(issued));
+    assert_eq!(test.wait(test.store.mark(&follower())), (version >= 6).then_some(5));
+    // What was done before acts were written is in the log alone.
+    let acts = test.wait(test.store.acts(&Scope::Every, u64::MAX, 100)).len();
+    assert_eq!(acts, if version >= 6 { 4 } else { 0 });
     let letter = test.job(JobId::from_u128(8)).dlq_id.unwrap();
     assert_eq!(
         test.wait(test.store.letter(&Scope::Every, letter)).unwrap().failure.code,

@@ -60,12 +60,12 @@ pub fn states_page() -> String {
     page
 }
 
-/// The page on errors: each code with what to do next. `store` are the codes of the machinery.
-pub fn errors_page(store: &[CodeInfo]) -> String {
+/// The page on errors: each code with what to do next. `store` are the codes of the machinery, `http` those of the server.
+pub fn errors_page(store: &[CodeInfo], http: &[CodeInfo]) -> String {
     let mut page = String::from(
-        "# Errors\n\nWritten from `crates/kernel/src/refusal.rs`, `crates/kernel/src/failure.rs` and\n\
-         `crates/store/src/error.rs` by a test; `make bless` renews it. `windlass explain CODE` says the same at\n\
-         the terminal.\n\n\
+        "# Errors\n\nWritten from `crates/kernel/src/refusal.rs`, `crates/kernel/src/failure.rs`,\n\
+         `crates/store/src/error.rs` and `crates/server/src/http/problem.rs` by a test; `make bless` renews it.\n\
+         `windlass explain CODE` says the same at the terminal.\n\n\
          ## Refusals\n\n\
          A refusal is a normal answer: the rules say no, and nothing changed. Contracts `tasks` and `jobs`\n\
          tell some of these in their own codes: see [contracts.md](contracts.md).\n\n",
@@ -80,6 +80,11 @@ pub fn errors_page(store: &[CodeInfo]) -> String {
         "\n## Errors of the store\n\nOur own machinery could not answer. What the code says tells what to do next.\n\n",
     );
     page.push_str(&codes_table(store));
+    page.push_str(
+        "\n## Problems of a call\n\nThe server could not even ask. Every answer that is not what was asked for is a problem \
+         document, and its `code`\nis one of this page.\n\n",
+    );
+    page.push_str(&codes_table(http));
     page
 }
 

@@ -7,7 +7,7 @@
 
 use std::{fmt, sync::Arc};
 
-use windlass_kernel::{JobId, Timestamp, ids::ClaimId};
+use windlass_kernel::{JobId, Timestamp, TokenId, ids::ClaimId};
 
 use crate::clock::{self, Clock};
 
@@ -55,6 +55,11 @@ impl Ids {
     /// The id of a new claim.
     pub fn claim_id(&self) -> ClaimId {
         ClaimId::from_u128(self.next_bits())
+    }
+
+    /// The id of a new token.
+    pub fn token_id(&self) -> TokenId {
+        TokenId::from_u128(self.next_bits())
     }
 
     /// Chance alone, for what need not sort.

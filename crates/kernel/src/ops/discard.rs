@@ -50,7 +50,7 @@ pub(super) fn decide(
                 discard_reason: Some(op.reason.clone()),
                 ..letter.clone()
             };
-            Ok(with_approval(failed, requested, principal, ApprovalStep::Requested, now))
+            Ok(with_approval(failed, requested, (principal, &op.by), ApprovalStep::Requested, now))
         }
     }
 }
@@ -80,7 +80,7 @@ pub(super) fn approve(
                 closed_at: Some(now),
                 ..letter.clone()
             };
-            Ok(with_approval(failed, discarded, principal, ApprovalStep::Approved, now))
+            Ok(with_approval(failed, discarded, (principal, &op.by), ApprovalStep::Approved, now))
         }
     }
 }
@@ -98,7 +98,7 @@ fn person(by: &By) -> Result<&Principal, Refusal> {
 fn with_approval(
     failed: &Job,
     letter: DeadLetter,
-    principal: &Principal,
+    (principal, by): (&Principal, &By),
     step: ApprovalStep,
     now: Timestamp,
 ) -> Transition {
@@ -109,6 +109,8 @@ fn with_approval(
         reason: letter.discard_reason.clone().unwrap_or_default(),
         at: now,
     };
+    let note = letter.note(letter.state.as_str(), by).with("reason", approval.reason.as_str());
     let unchanged = Transition::unchanged(failed);
-    Transition { letter: Some(letter), approval: Some(approval), ..unchanged }
+    let (letter, approval, note) = (Some(letter), Some(approval), Some(note));
+    Transition { letter, approval, note, ..unchanged }
 }

@@ -4,7 +4,7 @@
 //! transaction, so it is requeued if and only if its new job exists. The job that failed stays failed.
 
 use crate::{
-    By, DeadLetter, DlqId, Job, JobId, LetterState, Payload, Refusal, Timestamp, Transition,
+    By, DeadLetter, DlqId, Job, JobId, LetterState, Note, Payload, Refusal, Timestamp, Transition,
     job::Origin,
     ops::{Current, rerun},
 };
@@ -50,5 +50,7 @@ pub(super) fn decide(
         closed_at: Some(now),
         ..letter.clone()
     });
+    let note = letter.note(LetterState::Requeued.as_str(), &op.by);
+    transition.note = Some(Note { job_id: Some(op.new_job_id), ..note });
     Ok(transition)
 }

@@ -66,7 +66,8 @@ fn meanings() -> Vec<Meaning> {
         ..plain(cause.as_str(), "cause", cause.meaning())
     });
     let ops = OpKind::ALL.iter().map(|op| plain(op.as_str(), "op", op.meaning()));
-    let codes = [Refusal::CODES, Failure::CODES, windlass_store::Error::CODES];
+    let codes =
+        [Refusal::CODES, Failure::CODES, windlass_store::Error::CODES, crate::http::PROBLEM_CODES];
     let codes = codes.into_iter().flatten().map(|info| Meaning {
         remedy: Some(info.remedy),
         ..plain(info.code, "error code", info.meaning)

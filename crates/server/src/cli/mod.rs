@@ -12,6 +12,8 @@ mod restore;
 #[cfg(unix)]
 mod serve;
 mod store;
+#[cfg(unix)]
+mod token;
 
 use std::process::ExitCode;
 
@@ -51,6 +53,10 @@ enum Command {
     Restore(restore::Restore),
     #[cfg(unix)]
     Serve(serve::Serve),
+    /// Say who may come in from outside, and what for.
+    #[cfg(unix)]
+    #[command(subcommand)]
+    Token(token::Token),
     #[cfg(unix)]
     Bench(bench::Bench),
 }
@@ -64,6 +70,8 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Restore(command) => restore::run(&command, cli.output),
         #[cfg(unix)]
         Command::Serve(command) => serve::run(&command),
+        #[cfg(unix)]
+        Command::Token(command) => token::run(&command, cli.output),
         #[cfg(unix)]
         Command::Bench(command) => bench::run(&command, cli.output),
     }

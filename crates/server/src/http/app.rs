@@ -5,11 +5,11 @@ use std::{sync::Arc, time::Duration};
 use axum::http::{HeaderMap, header};
 use tokio::sync::watch;
 use windlass::Engine;
-use windlass_kernel::{Job, JobId, Principal, TenantId};
-use windlass_store::read::Scope;
+use windlass_kernel::{Job, JobId, Principal, TenantId, token::Role};
 
 use super::{
-    caller::{Access, Caller, Role},
+    alerts::{Alerts, Thresholds},
+    caller::{Access, Caller},
     figures::Figures,
     listening::Listening,
     problem::Problem,
@@ -17,6 +17,7 @@ use super::{
     room::Rooms,
     route::Call,
     tail::Tail,
+    tokens,
 };
 
 /// How the server is set up.
@@ -34,6 +35,8 @@ pub(crate) struct Settings {
     pub(crate) connections_max: usize,
     /// How many calls a second a principal may make, and how many at once.
     pub(crate) calls_per_second: u32,
+    /// From where on something is worth an alert.
+    pub(crate) alerts: Thresholds,
     /// How long what is open may take to end, when the server stops.
     pub(crate) grace: Duration,
 }
@@ -48,6 +51,7 @@ impl Settings {
             header_timeout: Duration::from_secs(10),
             connections_max: 10_000,
             calls_per_second: 50_000,
+            alerts: Thresholds::default(),
             grace: Duration::from_secs(10),
         }
     }
@@ -59,9 +63,11 @@ pub(crate) struct App {
     pub(crate) settings: Settings,
     pub(crate) rooms: Arc<Rooms>,
     pub(crate) tail: Arc<Tail>,
-    pub(crate) figures: Figures,
+    pub(crate) figures: Arc<Figures>,
+    pub(crate) alerts: Arc<Alerts>,
     pub(crate) rates: Rates,
     pub(crate) listening: Listening,
+    pub(crate) tokens: tokens::Known,
     /// True from the moment when the server is to stop.
     pub(crate) stopping: watch::Receiver<bool>,
 }
@@ -72,28 +78,33 @@ impl App {
             engine,
             rooms: Arc::default(),
             tail: Arc::default(),
-            figures: Figures::default(),
+            figures: Arc::default(),
+            alerts: Arc::default(),
             listening: Listening::default(),
+            tokens: tokens::Known::default(),
             rates: Rates::new(settings.calls_per_second),
             settings,
             stopping,
         }
     }
 
-    /// Who calls.
-    #[expect(clippy::unused_async, reason = "tokens are read from the store")]
+    /// Who calls. In development, who brings no token may do everything, under any name.
     pub(crate) async fn caller(
         &self,
         headers: &HeaderMap,
         access: Access,
     ) -> Result<Caller, Problem> {
-        if !self.settings.dev && access != Access::Open {
-            return Err(Problem::unauthorized("there are no tokens yet: serve with --dev"));
+        if let Some(token) = tokens::bearer(headers)? {
+            return self.tokens.caller(&self.engine, token).await;
         }
+        let scope = TenantId::new(Engine::TENANT_DEFAULT).expect("the default name is a name");
         let named = headers.get("x-windlass-actor").and_then(|value| value.to_str().ok());
-        let principal = Principal::new(named.unwrap_or("dev"))?;
-        let tenant = TenantId::new(Engine::TENANT_DEFAULT).expect("the default name is a name");
-        Ok(Caller { principal, scope: Scope::Of(tenant), role: Role::Admin })
+        let (name, role) = match (self.settings.dev, access) {
+            (true, _) => (named.unwrap_or("dev"), Role::Admin),
+            (false, Access::Open) => ("anybody", Role::Viewer),
+            (false, _) => return Err(Problem::unauthorized("the call brings no token")),
+        };
+        Ok(Caller { principal: Principal::new(name)?, scope: scope.into(), role })
     }
 
     /// A page of another site can make a browser call this machine under a name of its own. Without tokens only the

@@ -3,7 +3,7 @@
 //! Everything that says who somebody is comes from here. Without tokens there is one caller, who may do everything:
 //! that is for a server that only this machine can reach.
 
-use windlass_kernel::{Actor, By, Principal, TenantId, TraceId};
+use windlass_kernel::{Actor, By, Principal, TenantId, TraceId, token::Role};
 use windlass_store::read::Scope;
 
 use super::problem::Problem;
@@ -14,16 +14,8 @@ pub(crate) struct Caller {
     pub(crate) principal: Principal,
     /// Whose things they can see.
     pub(crate) scope: Scope,
+    /// What they may do.
     pub(crate) role: Role,
-}
-
-/// What a caller may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    Viewer,
-    Worker,
-    Operator,
-    Admin,
 }
 
 /// What a route asks of its caller.
@@ -54,18 +46,6 @@ impl Access {
             Access::Work => &[Role::Worker, Role::Admin],
             Access::Operate => &[Role::Operator, Role::Admin],
             Access::Admin => &[Role::Admin],
-        }
-    }
-}
-
-impl Role {
-    /// Its word.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Role::Viewer => "viewer",
-            Role::Worker => "worker",
-            Role::Operator => "operator",
-            Role::Admin => "admin",
         }
     }
 }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
+use tokio::{sync::oneshot, time::Instant};
 use windlass_kernel::{
-    Kind, Queue, TenantId, Timestamp, WorkerId,
+    By, Kind, Queue, TenantId, Timestamp, WorkerId,
     ids::ClaimId,
-    ops::{Claim, NewJob},
+    ops::{Claim, NewJob, Release},
     time::duration_ms_option,
 };
 use windlass_store::{
@@ -17,6 +17,7 @@ use windlass_store::{
 };
 
 use super::{
+    bulk::RESERVED,
     document::{JobDocument, raw},
     problem::Problem,
     route::{Answer, Call},
@@ -99,10 +100,7 @@ pub(crate) async fn claim(call: Call) -> Result<Answer, Problem> {
     loop {
         // Whoever is told from here on is told of something that this claim may not have seen.
         let told = room.notified();
-        let reply = call.engine().submit(Write::Claim(wanted.clone())).await?;
-        let Reply::Granted { jobs, again_at } = reply else {
-            unreachable!("a claim is answered by leases")
-        };
+        let (jobs, again_at) = take(&call, wanted.clone()).await?;
         if !jobs.is_empty() {
             room.notify_one();
             let leases = jobs.into_iter().map(LeaseDocument::from).collect();
@@ -127,11 +125,40 @@ pub(crate) async fn claim(call: Call) -> Result<Answer, Problem> {
     }
 }
 
+/// Claims. If the caller leaves meanwhile, what was granted is given back: nobody else knows of it.
+async fn take(
+    call: &Call,
+    wanted: ClaimMany,
+) -> Result<(Vec<Granted>, Option<Timestamp>), Problem> {
+    let (engine, worker) = (call.engine().clone(), wanted.worker.clone());
+    let (answer, answered) = oneshot::channel();
+    tokio::spawn(async move {
+        let reply = engine.submit(Write::Claim(wanted)).await;
+        let Err(Ok(Reply::Granted { jobs, .. })) = answer.send(reply) else { return };
+        let release = |granted: &Granted| {
+            let (job, by) = (&granted.job, By::worker(worker.clone()));
+            let op = Release { job_id: job.id, epoch: job.epoch, by };
+            Write::Op { tenant: job.spec.tenant.clone(), op: op.into() }
+        };
+        let writes: Vec<Write> = jobs.iter().map(release).collect();
+        engine.submit_all(&writes).await;
+    });
+    let reply = answered.await.map_err(|_| Problem::stopping("the server stops"))??;
+    match reply {
+        Reply::Granted { jobs, again_at } => Ok((jobs, again_at)),
+        _ => unreachable!("a claim is answered by leases"),
+    }
+}
+
 fn wanted(call: &Call, body: ClaimBody) -> Result<ClaimMany, Problem> {
     let queues = match body.queues.is_empty() {
         true => vec![Queue::new(NewJob::DEFAULT_NAME)?],
         false => body.queues,
     };
+    if queues.iter().any(|queue| queue.as_str().starts_with(RESERVED)) {
+        let why = "must not begin with windlass.: those are the server's own";
+        return Err(windlass_kernel::Refusal::invalid("queues", why).into());
+    }
     let lease = body.lease.unwrap_or(LEASE_DEFAULT);
     if lease < Claim::LEASE_MIN || lease > Claim::LEASE_MAX {
         let why = "must lie between 100 ms and 24 hours";

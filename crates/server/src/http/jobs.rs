@@ -20,6 +20,7 @@ use windlass_store::{
 };
 
 use super::{
+    bulk::RESERVED,
     contract::{self, Json},
     document::{EventDocument, FailureDocument, JobDocument, List, raw},
     problem::Problem,
@@ -97,6 +98,13 @@ impl NewJobBody {
         let payload = self.payload.as_ref().map_or("null", |payload| payload.get());
         let payload = Payload::parse(payload, Payload::MAX_BYTES_DEFAULT)?;
         let kind = self.kind.map_or_else(|| Kind::new(NewJob::DEFAULT_NAME), Ok)?;
+        for (field, name) in
+            [("kind", Some(kind.as_str())), ("queue", self.queue.as_ref().map(Queue::as_str))]
+        {
+            if name.is_some_and(|name| name.starts_with(RESERVED)) {
+                return Err(Refusal::invalid(field, "must not begin with windlass."));
+            }
+        }
         let usual = NewJob::new(kind, payload);
         let idempotency = match (self.idempotency_key, self.idempotency_scope) {
             (Some(key), scope) => {

@@ -1,22 +1,29 @@
 //! The listener: connections with bounds, and a good end.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use axum::{Router, routing::MethodFilter};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::{conn::auto, graceful::GracefulShutdown},
+    server::{
+        conn::auto,
+        graceful::{GracefulShutdown, Watcher},
+    },
     service::TowerToHyperService,
 };
 use tokio::{
-    net::{TcpListener, TcpStream},
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
     sync::{Semaphore, watch},
+    task::JoinSet,
+    time::timeout,
 };
 
 use super::{
     app::App,
     route::{handle, no_method, no_route},
     routes::ROUTES,
+    tls::Tls,
 };
 
 /// Every route, as it is called.
@@ -41,11 +48,15 @@ fn router(app: &Arc<App>) -> Router {
 pub(crate) async fn serve(
     app: Arc<App>,
     listener: TcpListener,
+    tls: Option<Tls>,
     mut stopping: watch::Receiver<bool>,
-) -> io::Result<()> {
+) {
     let router = router(&app);
-    let rooms = tokio::spawn(app.rooms.clone().run(app.engine.clone()));
-    let tail = tokio::spawn(app.tail.clone().run(app.engine.clone()));
+    let mut beside = JoinSet::new();
+    beside.spawn(app.rooms.clone().run(app.engine.clone()));
+    beside.spawn(app.tail.clone().run(app.engine.clone()));
+    let (figures, thresholds) = (app.figures.clone(), app.settings.alerts.clone());
+    beside.spawn(app.alerts.clone().run(app.engine.clone(), figures, thresholds));
     let places = Arc::new(Semaphore::new(app.settings.connections_max));
     let graceful = GracefulShutdown::new();
     loop {
@@ -65,40 +76,44 @@ pub(crate) async fn serve(
         };
         // Who finds no place is cut off: a queue of connections would only hide it.
         let Ok(place) = places.clone().try_acquire_owned() else { continue };
-        let connection = serve_one(&app, &router, stream, &graceful);
+        let (app, router, watcher) = (app.clone(), router.clone(), graceful.watcher());
+        let acceptor = tls.as_ref().map(Tls::acceptor);
         tokio::spawn(async move {
-            connection.await;
+            let _ = stream.set_nodelay(true);
+            match acceptor {
+                None => talk(&app, router, stream, watcher).await,
+                Some(acceptor) => {
+                    let shaking = timeout(app.settings.header_timeout, acceptor.accept(stream));
+                    if let Ok(Ok(stream)) = shaking.await {
+                        talk(&app, router, stream, watcher).await;
+                    }
+                }
+            }
             drop(place);
         });
     }
     drop(listener);
-    let _ = tokio::time::timeout(app.settings.grace, graceful.shutdown()).await;
-    rooms.abort();
-    tail.abort();
-    Ok(())
+    let _ = timeout(app.settings.grace, graceful.shutdown()).await;
+    beside.shutdown().await;
 }
 
-fn serve_one(
+/// Serves one connection to its end.
+async fn talk<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     app: &App,
-    router: &Router,
-    stream: TcpStream,
-    graceful: &GracefulShutdown,
-) -> impl Future<Output = ()> + use<> {
-    let _ = stream.set_nodelay(true);
+    router: Router,
+    stream: S,
+    watcher: Watcher,
+) {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    let header_timeout = app.settings.header_timeout;
     let mut http1 = builder.http1();
-    http1.timer(TokioTimer::new()).header_read_timeout(header_timeout).max_buf_size(32 * 1024);
-    http1.max_headers(100);
+    http1.timer(TokioTimer::new()).header_read_timeout(app.settings.header_timeout);
+    http1.max_buf_size(32 * 1024).max_headers(100);
     let mut http2 = builder.http2();
     http2.timer(TokioTimer::new()).max_concurrent_streams(250).max_header_list_size(16 * 1024);
     http2.keep_alive_interval(Duration::from_secs(20));
-    let service = TowerToHyperService::new(router.clone());
+    let service = TowerToHyperService::new(router);
     let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-    let watched = graceful.watch(connection);
-    async move {
-        if let Err(error) = watched.await {
-            tracing::debug!(error, "a connection broke");
-        }
+    if let Err(error) = watcher.watch(connection).await {
+        tracing::debug!(error, "a connection broke");
     }
 }

@@ -6,7 +6,10 @@
 //!
 //! Always true here: the tenant comes from who calls and never from what is sent; nothing decides about a job.
 
+mod alerts;
 mod app;
+mod audit;
+mod bulk;
 mod caller;
 mod claims;
 mod contract;
@@ -32,8 +35,16 @@ mod runs;
 mod schedules;
 mod tail;
 mod tasks;
+mod tls;
+mod tokens;
 
 pub(crate) use self::{
+    alerts::Thresholds,
     app::{App, Settings},
+    bulk::{KIND as OPERATION_KIND, QUEUE as OPERATION_QUEUE, carry_out},
+    feed::tell,
     listen::serve,
+    problem::CODES as PROBLEM_CODES,
+    tls::{Files as TlsFiles, Tls},
+    tokens::{Secret, send as send_token},
 };

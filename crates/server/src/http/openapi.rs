@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 use axum::http::StatusCode;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
+use windlass_kernel::{Failure, Refusal, refusal::CodeInfo};
 
 use super::{
     caller::Access,
-    problem::{Problem, ProblemDocument},
+    problem::{self, Problem, ProblemDocument},
     route::{Answer, Call, Route},
     routes::ROUTES,
 };
@@ -54,6 +55,14 @@ pub(crate) fn document() -> Value {
             Access::Open => json!([]),
             _ => json!([{ "token": [] }]),
         };
+        let roles = route.access.roles().iter().map(|role| role.as_str());
+        operation["x-windlass-roles"] = match route.access {
+            Access::Open => json!([]),
+            _ => roles.collect(),
+        };
+        if route.dev {
+            operation["x-windlass-dev"] = json!(true);
+        }
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
         path[route.method.to_lowercase()] = operation;
     }
@@ -114,12 +123,7 @@ h2{border-color:#30363d}dd,small{color:#8b949e}b.m{color:#79c0ff}}";
 
 /// `GET /docs`: the same for people, on one page that needs nothing else.
 pub(crate) async fn page(_call: Call) -> Result<Answer, Problem> {
-    let mut answer = Answer::text(StatusCode::OK, "text/html; charset=utf-8", html());
-    let policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
-                  form-action 'none'; frame-ancestors 'none'";
-    let headers = answer.0.headers_mut();
-    headers.insert("content-security-policy", axum::http::HeaderValue::from_static(policy));
-    Ok(answer)
+    Ok(html_answer(html()))
 }
 
 fn html() -> String {
@@ -169,6 +173,39 @@ fn fields(document: &Value, schema: &Value) -> Vec<(String, String)> {
     properties.map(|all| all.iter().map(field).collect()).unwrap_or_default()
 }
 
+/// `GET /docs/errors`: every code, and what to do about it.
+pub(crate) async fn errors(_call: Call) -> Result<Answer, Problem> {
+    let mut page = format!(
+        "<!doctype html><html lang=en><meta charset=utf-8><title>Windlass errors</title>\
+         <style>{STYLE}</style><h1>Errors</h1>"
+    );
+    for info in codes() {
+        let _ = write!(
+            page,
+            "<section id={}><p><code>{}</code></p><dl><dd>{} <small>{}</small></dd></dl></section>",
+            info.code,
+            info.code,
+            escaped(info.meaning),
+            escaped(info.remedy)
+        );
+    }
+    Ok(html_answer(page))
+}
+
+fn codes() -> impl Iterator<Item = &'static CodeInfo> {
+    let all = [Refusal::CODES, Failure::CODES, windlass_store::Error::CODES, problem::CODES];
+    all.into_iter().flatten()
+}
+
+fn html_answer(page: String) -> Answer {
+    let mut answer = Answer::text(StatusCode::OK, "text/html; charset=utf-8", page);
+    let policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
+                  form-action 'none'; frame-ancestors 'none'";
+    let headers = answer.0.headers_mut();
+    headers.insert("content-security-policy", axum::http::HeaderValue::from_static(policy));
+    answer
+}
+
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -178,6 +215,12 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn the_document_that_is_committed_is_up_to_date() {
+        let page = serde_json::to_string_pretty(&document()).unwrap();
+        windlass_testkit::docs::compare_page("openapi.json", &(page + "\n"));
+    }
 
     #[test]
     fn every_route_stands_in_the_document_once_and_has_its_own_name() {

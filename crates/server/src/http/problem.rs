@@ -236,7 +236,15 @@ impl From<Error> for Problem {
 
 #[cfg(test)]
 mod tests {
+    use windlass_testkit::docs::{compare_page, errors_page};
+
     use super::*;
+
+    #[test]
+    fn the_page_on_errors_is_up_to_date() {
+        let page = errors_page(store::Error::CODES, CODES);
+        compare_page("errors.md", &page);
+    }
 
     #[test]
     fn every_code_has_its_status_in_the_document() {

@@ -4,7 +4,9 @@
 
 #![cfg(unix)]
 
+mod alerts;
 mod bad;
+mod bulk;
 mod client;
 mod contracts;
 mod feed;
@@ -14,6 +16,7 @@ mod letters;
 mod operations;
 mod queues;
 mod schedules;
+mod security;
 mod server;
 mod snapshot;
 mod worker_example;

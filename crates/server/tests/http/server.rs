@@ -45,6 +45,15 @@ impl Store {
         &self.url
     }
 
+    /// Issues a token from the command line.
+    pub(crate) fn token(&self, principal: &str, role: &str, tenant: &str) -> String {
+        let args =
+            ["token", "add", principal, "--role", role, "--tenant", tenant, "--store", self.url()];
+        let Output { status, stdout, stderr } = windlass(&args).output().expect("the binary runs");
+        assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
+        String::from_utf8(stdout).expect("a token is text").trim().to_owned()
+    }
+
     /// Reads the whole history. A store whose rules do not all hold fails the test.
     pub(crate) fn check(&self) {
         let Output { status, stdout, stderr } =
@@ -71,8 +80,26 @@ impl Server {
 
     /// Starts one at this address.
     pub(crate) fn start_at(store: &Store, listen: &str) -> Self {
-        let args = ["serve", "--dev", "--listen", listen, "--store", store.url()];
-        let mut process = windlass(&args).stdout(Stdio::piped()).spawn().expect("the binary runs");
+        Self::start_with(store, listen, &["--dev"])
+    }
+
+    /// Starts one that asks for tokens.
+    pub(crate) fn start_guarded(store: &Store) -> Self {
+        Self::start_with(store, "127.0.0.1:0", &[])
+    }
+
+    /// Starts one with this config file.
+    pub(crate) fn start_with_config(store: &Store, config: &str) -> Self {
+        let file = tempfile::NamedTempFile::new().expect("a file can be made");
+        std::fs::write(file.path(), config).expect("it can be written");
+        let path = file.path().to_str().expect("its name is text");
+        Self::start_with(store, "127.0.0.1:0", &["--dev", "--config", path])
+    }
+
+    fn start_with(store: &Store, listen: &str, more: &[&str]) -> Self {
+        let args = ["serve", "--listen", listen, "--store", store.url()];
+        let mut process =
+            windlass(&args).args(more).stdout(Stdio::piped()).spawn().expect("the binary runs");
         let stdout = process.stdout.take().expect("it was asked for");
         let mut line = String::new();
         let read = BufReader::new(stdout).read_line(&mut line);

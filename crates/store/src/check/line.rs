@@ -44,6 +44,12 @@ pub(super) fn number_and_state(text: &str) -> Option<(u64, State)> {
     serde_json::from_str::<Parts<'_>>(text).ok().map(|parts| (parts.1, parts.4))
 }
 
+/// Why a job moved, if a person moved it, and whether that made the job.
+pub(super) fn cause_of_person(text: &str) -> Option<(Cause, bool)> {
+    let parts: Parts<'_> = serde_json::from_str(text).ok()?;
+    matches!(parts.9, Actor::User(_)).then_some((parts.2, parts.3.is_none()))
+}
+
 /// Reads a line whole. The spec of its job stands in the job's row.
 pub(super) fn read(line: &Line, spec: &Arc<Spec>) -> Result<Told, String> {
     let parts: Parts<'_> = serde_json::from_str(&line.text).map_err(|error| error.to_string())?;

@@ -3,7 +3,7 @@
 use windlass_kernel::Timestamp;
 
 use super::{
-    Report, Rule, inbox, line, note,
+    Report, Rule, act, inbox, line, note,
     values::{LogRow, Spoken},
 };
 
@@ -27,7 +27,7 @@ impl LogCheck {
     /// Checks the next row, and gives back its lines with what they speak of.
     pub(crate) fn check<'a>(&mut self, row: &LogRow<'a>, report: &mut Report) -> Spoken<'a> {
         report.log_rows += 1;
-        let mut spoken = Spoken { of_jobs: Vec::new(), of_inbox: Vec::new(), notes: Vec::new() };
+        let mut spoken = Spoken::default();
         let expected = self.next_id.unwrap_or(1);
         let was_taken = row.id > expected && row.id <= self.whole_from;
         if row.id != expected && !was_taken {
@@ -58,6 +58,7 @@ impl LogCheck {
                 continue;
             }
             report.events += 1;
+            spoken.acts.extend(act::read(text).map(|told| (number, told)));
             match line::job_of(text) {
                 Some(job) => spoken.of_jobs.push((job, text)),
                 None if inbox::is_line(text) => spoken.of_inbox.push((number, text)),

@@ -12,6 +12,7 @@
 //! A rule is silent where it cannot judge: a history with a hole is told as a hole, and not once more as
 //! a wrong chain, a wrong version and a wrong row.
 
+mod act;
 mod history;
 mod inbox;
 mod job;
@@ -28,6 +29,7 @@ mod rule;
 mod task;
 pub(crate) mod values;
 
+pub(crate) use act::Told as ToldAct;
 pub(crate) use inbox::check as check_inbox;
 pub(crate) use job::check as check_job;
 pub(crate) use letter::check as check_letter;

@@ -110,6 +110,8 @@ rules! {
     InboxTold = "inbox_told",
     /// Every note of the log is found by what it is about, and nothing else is.
     Noted = "noted",
+    /// What a person did is found again, and nothing else is.
+    Acted = "acted",
     /// What was promoted out of the inbox is no longer in it.
     InboxOnce = "inbox_once",
     /// No row of the inbox had to be set aside.

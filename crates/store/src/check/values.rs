@@ -4,6 +4,7 @@ use std::{collections::HashMap, fmt, time::Duration};
 
 use windlass_kernel::{Approval, DeadLetter, DlqId, Job, JobId, LetterState, TenantId, Timestamp};
 
+use super::ToldAct;
 use crate::log::Chain;
 
 /// What rows refer to by number: few, and held for the whole check.
@@ -59,6 +60,7 @@ pub(crate) struct PrunedRow {
 }
 
 /// What one log row says.
+#[derive(Default)]
 pub(crate) struct Spoken<'a> {
     /// Of jobs.
     pub(crate) of_jobs: Vec<(JobId, &'a str)>,
@@ -66,6 +68,8 @@ pub(crate) struct Spoken<'a> {
     pub(crate) of_inbox: Vec<(u64, &'a str)>,
     /// Of what is neither, with the numbers of the events.
     pub(crate) notes: Vec<(u64, &'a str)>,
+    /// What people did, or may have done, by the numbers of the events that tell it.
+    pub(crate) acts: Vec<(u64, ToldAct)>,
 }
 
 /// What became of an enqueue that made no job, and the line that tells it. One may be missing.

@@ -101,6 +101,8 @@ fn only_makes_jobs(changes: &Changes) -> bool {
         rule_states,
         notes,
         schedules,
+        tokens,
+        marks,
     } = changes;
     !created.is_empty()
         && updated.is_empty()
@@ -116,4 +118,6 @@ fn only_makes_jobs(changes: &Changes) -> bool {
         && rule_states.is_empty()
         && notes.is_empty()
         && schedules.is_empty()
+        && tokens.is_empty()
+        && marks.is_empty()
 }

@@ -56,6 +56,9 @@ async fn copy_all(client: &mut Client, report: &mut Report) -> PgResult<Copy> {
     if snapshot.query_one(HAS_NOTES, &[]).await?.try_get(0)? {
         NOTES.copy(&snapshot, &mut copy).await?;
     }
+    if snapshot.query_one(HAS_ACTS, &[]).await?.try_get(0)? {
+        ACTS.copy(&snapshot, &mut copy).await?;
+    }
     Ok(copy)
 }
 
@@ -206,6 +209,13 @@ const NOTES: Table = Table {
                 ?3, ?4, ?5, ?6)",
 };
 const HAS_NOTES: &str = "SELECT to_regclass('notes') IS NOT NULL";
+
+/// Came with the sixth schema.
+const ACTS: Table = Table {
+    read: "SELECT event, tenant FROM acts",
+    write: "INSERT INTO acts (event, tenant) VALUES (?1, ?2)",
+};
+const HAS_ACTS: &str = "SELECT to_regclass('acts') IS NOT NULL";
 
 /// How many rows are fetched at once.
 const ROWS_MAX: i32 = 200;

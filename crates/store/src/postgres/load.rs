@@ -172,6 +172,7 @@ impl FirstLoad {
                 Write::Op { op: Op::Claim(claim), .. } => &claim.worker,
                 Write::Op { .. } | Write::FollowUpDone { .. } | Write::Schedule(_) => continue,
                 Write::Rule(_) | Write::Listens { .. } => continue,
+                Write::Token(_) | Write::Mark { .. } => continue,
                 Write::Claim(wanted) => {
                     workers.extend(wanted.neighbours.iter().map(|it| it.as_str().to_owned()));
                     &wanted.worker

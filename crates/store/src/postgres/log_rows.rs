@@ -3,6 +3,7 @@
 use windlass_kernel::Timestamp;
 
 use super::{
+    acts::Acts,
     load::Place,
     notes::Noted,
     pipeline::Ask,
@@ -23,6 +24,7 @@ pub(super) struct LogRows {
     tenants: Vec<String>,
     texts: Vec<String>,
     noted: Noted,
+    acts: Acts,
 }
 
 impl LogRows {
@@ -88,7 +90,10 @@ pub(super) fn write_log(
         let events = changes.events.get(tenant).map_or(&[][..], Vec::as_slice);
         let id = log_rows.begin(block);
         let mut text = String::with_capacity(events.len() * 256);
-        for event in events {
+        for (place, event) in events.iter().enumerate() {
+            if event.is_act() {
+                log_rows.acts.add(id, place, tenant);
+            }
             text.push(if text.is_empty() { '[' } else { ',' });
             let start = text.len();
             log::encode(event, &mut text);
@@ -100,6 +105,9 @@ pub(super) fn write_log(
         let mine = notes::of(changes, tenant);
         notes::append(&mine, &mut text);
         log_rows.noted.add(id, events.len(), &mine);
+        for (place, _) in (events.len()..).zip(&mine).filter(|(_, note)| note.is_act()) {
+            log_rows.acts.add(id, place, tenant);
+        }
         text.push(']');
         log_rows.end(tenant.as_str(), events.len() + mine.len(), text);
     }
@@ -109,8 +117,8 @@ pub(super) fn write_log(
 const FINISH: &str = "SELECT finish(0, 0, 0, $1, $2, $3, $4, $5, $6, $7, $8, $9)";
 
 impl LogRows {
-    /// Appends the rows, and gives them their places in the feed. It is the last thing before the commit. What
-    /// claims were granted something is noted with it.
+    /// Appends the rows, and gives them their places in the feed. It is the last thing before the commit, but for what
+    /// has to know those places. What claims were granted something is noted with it.
     pub(super) fn finish(
         mut self,
         asks: &mut Vec<Ask>,
@@ -120,6 +128,7 @@ impl LogRows {
         now: Timestamp,
     ) {
         std::mem::take(&mut self.noted).save(now, asks);
+        let acts = std::mem::take(&mut self.acts);
         // Most commits of a worker write rows of jobs and nothing else: they do both in one statement.
         let is_update =
             asks.len() == 1 && changes.created.is_empty() && !changes.updated.is_empty();
@@ -128,6 +137,7 @@ impl LogRows {
             None => Ask::new(FINISH),
         };
         asks.push(self.add_to(ask, changes, claims, lock, now));
+        acts.save(asks);
     }
 
     /// Adds its values to a statement that ends with a call of `finish`.

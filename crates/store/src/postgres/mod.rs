@@ -4,6 +4,7 @@
 //! keeps them apart are row locks, unique keys, and rows that are written only if they are still the ones that
 //! were seen. Each call has a deadline. The clock that decides is the database's.
 
+mod acts;
 mod at_once;
 mod check;
 mod claim;
@@ -13,6 +14,7 @@ mod failure;
 mod inbox;
 mod load;
 mod log_rows;
+mod marks;
 mod names;
 mod notes;
 mod open;
@@ -32,6 +34,7 @@ mod server_time;
 mod standing;
 mod thin;
 mod thread;
+mod tokens;
 mod transaction;
 mod types;
 mod wake;
@@ -51,8 +54,8 @@ use deadpool_postgres::ClientWrapper;
 use tokio::time::timeout;
 pub use tokio_postgres;
 use windlass_kernel::{
-    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Rule, Schedule,
-    ScheduleName, TaskId, TenantId, Timestamp, WorkerId,
+    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, MarkName, Retention, Rule,
+    Schedule, ScheduleName, TaskId, TenantId, Timestamp, Token, TokenId, WorkerId,
 };
 
 pub use self::{
@@ -382,6 +385,34 @@ impl Store for Postgres {
                 notes::read_notes(client, &tenant, &about, before, limit).await
             };
             inner.with_client(read).await
+        })
+    }
+
+    fn acts(&self, scope: &Scope, before: u64, limit: usize) -> StoreFuture<'_, Vec<FeedEvent>> {
+        let scope = scope.clone();
+        self.ask(move |inner| async move {
+            let read = async |it: &ClientWrapper| acts::read_acts(it, &scope, before, limit).await;
+            inner.with_client(read).await
+        })
+    }
+
+    fn token(&self, id: TokenId) -> StoreFuture<'_, Option<Token>> {
+        self.ask(move |inner| async move {
+            inner.with_client(async move |it| tokens::read_token(it, id).await).await
+        })
+    }
+
+    fn tokens(&self, scope: &Scope) -> StoreFuture<'_, Vec<Token>> {
+        let scope = scope.clone();
+        self.ask(move |inner| async move {
+            inner.with_client(async move |it| tokens::read_tokens(it, &scope).await).await
+        })
+    }
+
+    fn mark(&self, name: &MarkName) -> StoreFuture<'_, Option<u64>> {
+        let name = name.clone();
+        self.ask(move |inner| async move {
+            inner.with_client(async move |it| marks::read_mark(it, &name).await).await
         })
     }
 

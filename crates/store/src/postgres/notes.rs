@@ -35,7 +35,7 @@ impl Noted {
             self.places.push(i32::try_from(place).expect("a batch is bounded"));
             self.tenants.push(note.tenant.as_str().to_owned());
             self.abouts.push(note.about.kind());
-            self.names.push(note.about.name().to_owned());
+            self.names.push(note.about.name().into_owned());
         }
     }
 
@@ -75,7 +75,7 @@ pub(super) async fn read_notes(
     let ask = Ask::new(NOTES)
         .with(tenant.as_str().to_owned())
         .with(about.kind())
-        .with(about.name().to_owned())
+        .with(about.name().into_owned())
         .with(signed(before.min(i64::MAX.unsigned_abs())))
         .with(i64::try_from(limit).unwrap_or(i64::MAX));
     let rows = run_one(client, ask).await?;

@@ -9,9 +9,10 @@ use super::{
     Inner, PgResult,
     load::Place,
     log_rows::{Block, write_log},
+    marks,
     names::{CommitGroups, Names},
     pipeline::Ask,
-    schedules,
+    schedules, tokens,
     types::{Time, Uuid, Xid, signed, signed_32},
     work::Work,
 };
@@ -57,6 +58,8 @@ pub(super) async fn asks(
         asks.push(Ask::new(FOLLOW_UPS_DONE).with(changes.follow_ups_done.clone()));
     }
     schedules::save(changes, asks);
+    tokens::save(changes, asks);
+    marks::save(changes, asks);
     Ok(())
 }
 

@@ -107,6 +107,8 @@ struct Changes {
     /// Results of the inbox, and notes, that go with their lines: where they are told.
     result_seqs: Vec<i64>,
     result_places: Vec<i32>,
+    /// Events that go and that a person may have had a part in.
+    by_people: Vec<i64>,
     /// From this number on no event is taken out.
     whole_from: i64,
 }
@@ -129,6 +131,7 @@ const FORGET_RESULTS: &str = "
 const FORGET_NOTES: &str = "
     DELETE FROM notes n USING unnest($1::bigint[], $2::int[]) AS v (seq, place)
     WHERE n.seq = v.seq AND n.place = v.place";
+const FORGET_ACTS: &str = "DELETE FROM acts WHERE event = ANY($1)";
 /// From this number on no event was ever taken out.
 const SET_FEED_FROM: &str = "
     UPDATE meta SET value = greatest(value::bigint, $1) WHERE name = 'feed_from'";
@@ -161,6 +164,11 @@ impl Changes {
             self.result_seqs.push(row.seq);
             self.result_places.push(place);
         }
+        for (event, _) in
+            (row.first..).zip(lines).filter(|(_, line)| goes(line) && log::names_a_person(line))
+        {
+            self.by_people.push(event);
+        }
         self.whole_from = row.first + i64::from(row.count);
     }
 
@@ -180,6 +188,7 @@ impl Changes {
                 .with(self.result_seqs.clone())
                 .with(self.result_places.clone()),
             Ask::new(FORGET_NOTES).with(self.result_seqs.clone()).with(self.result_places.clone()),
+            Ask::new(FORGET_ACTS).with(self.by_people.clone()),
             Ask::new(SET_FEED_FROM).with(self.whole_from),
         ]);
         run(client, &asks).await?;

@@ -18,7 +18,7 @@ use super::{
     pipeline::{Ask, run, run_one},
     ready::is_ready,
     rules::{self, Edition, LOCK_VERSION},
-    save, schedules,
+    save, schedules, tokens,
     types::{Time, Uuid, Xid},
     work::Work,
     writer::NOTE_COMMIT,
@@ -143,6 +143,7 @@ impl Try<'_> {
         }
         let opening = asks.len();
         schedules::ask_for(&needs, &mut asks);
+        tokens::ask_for(&needs, &mut asks);
         first.asks(&mut asks);
         claims.asks(&mut asks, store.feed_lock.1, clock);
         let sets_rules = writes.iter().any(|write| matches!(write, Write::Rule(_)));
@@ -155,6 +156,7 @@ impl Try<'_> {
         };
         let mut rows = found.into_iter().skip(opening);
         schedules::take(&needs, &mut rows, &mut work)?;
+        tokens::take(&needs, &mut rows, &mut work)?;
         let jobs = first.take(&mut rows, &mut work)?;
         claims.take(&mut rows)?;
         let moment = rows.last().unwrap_or_default();
@@ -236,6 +238,10 @@ impl Try<'_> {
                     work.listens.insert(worker.clone(), to.clone());
                     *reply = Some(Ok(Reply::Done));
                 }
+                (Ok(()), Write::Token(op)) => *reply = Some(work.set.apply_token(op, now)),
+                (Ok(()), Write::Mark { name, number }) => {
+                    *reply = Some(Ok(work.set.mark(name, *number)));
+                }
                 (Ok(()), Write::Claim(_) | Write::RenewSession { .. } | Write::Schedule(_)) => {}
             }
         }
@@ -265,6 +271,7 @@ impl Try<'_> {
             match write {
                 Write::Op { .. } | Write::FollowUpDone { .. } | Write::Schedule(_) => {}
                 Write::Rule(_) | Write::Listens { .. } => {}
+                Write::Token(_) | Write::Mark { .. } => {}
                 Write::Claim(wanted) => {
                     let (grants, again_at) = claims.grant(wanted, &mut work, store, now).await?;
                     if claims.is_new(wanted) && grants.iter().any(|grant| grant.1.is_some()) {
@@ -499,7 +506,7 @@ impl Moment {
         // The clock never goes back, whatever the server's does.
         let last = time_or_none(row, 3)?.unwrap_or(Timestamp::from_micros(0));
         let seen = work.set.rows().map(|row| row.job.updated_at).max();
-        let seen = seen.max(work.set.schedules_seen_at());
+        let seen = seen.max(work.set.schedules_seen_at()).max(work.set.tokens_seen_at());
         let clock = match clock {
             Some(clock) => clock,
             None => time_of(row, 2)?,
@@ -585,6 +592,7 @@ fn room(writes: &[Write]) -> usize {
         Write::Claim(wanted) => wanted.max.min(1_000),
         Write::RenewSession { .. } | Write::FollowUpDone { .. } => 0,
         Write::Rule(_) | Write::Listens { .. } => 0,
+        Write::Token(_) | Write::Mark { .. } => 0,
         Write::Schedule(op) => jobs_of(op),
     };
     writes.iter().map(jobs).sum()

@@ -27,8 +27,8 @@ use super::{
 use crate::{
     Error,
     check::{
-        KeyCheck, LogCheck, Report, Rule, RunCheck, check_gone, check_inbox, check_job, check_left,
-        check_letter, read_note,
+        KeyCheck, LogCheck, Report, Rule, RunCheck, ToldAct, check_gone, check_inbox, check_job,
+        check_left, check_letter, read_note,
         values::{Line, LogRow, Places, Run},
     },
 };
@@ -97,6 +97,7 @@ fn check_rules(connection: &Connection, report: &mut Report) -> SqlResult<()> {
     check_letters(connection, report)?;
     check_results(connection, report)?;
     check_notes(connection, report)?;
+    check_acts(connection, report)?;
     check_waiting(connection, report)?;
     check_set_aside(connection, report)
 }
@@ -166,7 +167,8 @@ const SORTING: &str = "
     CREATE TEMP TABLE runs (job BLOB, tenant TEXT, task, first INTEGER, last INTEGER, ended INTEGER);
     CREATE TEMP TABLE told (event INTEGER, log_id INTEGER, tenant TEXT, at INTEGER, line TEXT);
     CREATE INDEX temp.told_event ON told (event);
-    CREATE TEMP TABLE noted (event INTEGER, tenant TEXT, about TEXT, name TEXT, at INTEGER);";
+    CREATE TEMP TABLE noted (event INTEGER, tenant TEXT, about TEXT, name TEXT, at INTEGER);
+    CREATE TEMP TABLE acted (event INTEGER PRIMARY KEY, tenant TEXT, is_sure INTEGER);";
 
 const LOG: &str = "SELECT id, tenant, at, count, events FROM log ORDER BY id";
 const SORT_TOLD: &str =
@@ -176,6 +178,9 @@ const SORT_LINE: &str =
 
 const SORT_NOTE: &str =
     "INSERT INTO temp.noted (event, tenant, about, name, at) VALUES (?1, ?2, ?3, ?4, ?5)";
+
+const SORT_ACT: &str =
+    "INSERT OR IGNORE INTO temp.acted (event, tenant, is_sure) VALUES (?1, ?2, ?3)";
 
 const MANY_WRITERS: &str = "SELECT count(*) FROM meta WHERE name = 'many_writers'";
 
@@ -199,6 +204,10 @@ fn sort_log(connection: &Connection, report: &mut Report) -> SqlResult<()> {
         }
         for (event, line) in spoken.of_inbox {
             sort_told.execute(params![event, log_row.id, tenant, at.as_micros(), line])?;
+        }
+        for (event, told) in spoken.acts {
+            let row = params![event, tenant, told == ToldAct::Act];
+            connection.prepare_cached(SORT_ACT)?.execute(row)?;
         }
         for (event, line) in spoken.notes {
             if let Some(told) = read_note(event, line, report) {
@@ -388,6 +397,43 @@ fn check_notes(connection: &Connection, report: &mut Report) -> SqlResult<()> {
         while let Some(row) = rows.next()? {
             let (event, name): (u64, String) = (row.get(0)?, row.get(1)?);
             report.add(Rule::Noted, format!("event {event}, a note about {name}, {what}"));
+        }
+    }
+    Ok(())
+}
+
+/// Came with the sixth schema.
+const HAS_ACTS: &str =
+    "SELECT count(*) > 0 FROM main.sqlite_schema WHERE type = 'table' AND name = 'acts'";
+/// Where a program that does not know of acts may have served beside others, some may not be found.
+const ACTS_NOT_FOUND: &str = "
+    SELECT event FROM temp.acted AS told
+    WHERE is_sure AND event >= (SELECT value FROM meta WHERE name = 'acts_from')
+        AND NOT EXISTS (SELECT 1 FROM meta WHERE name = 'many_writers')
+        AND NOT EXISTS (SELECT 1 FROM acts WHERE event = told.event AND tenant = told.tenant)
+    ORDER BY event";
+const ACTS_NOT_TOLD: &str = "
+    SELECT event FROM acts AS found
+    WHERE NOT EXISTS (SELECT 1 FROM temp.acted WHERE event = found.event AND tenant = found.tenant)
+    ORDER BY event";
+
+fn check_acts(connection: &Connection, report: &mut Report) -> SqlResult<()> {
+    // A log with a hole is told as a hole: what stood there cannot be judged.
+    if report.violations.iter().any(|it| it.rule == Rule::LogContiguous) {
+        return Ok(());
+    }
+    if !connection.query_row(HAS_ACTS, [], |row| row.get::<_, bool>(0))? {
+        return Ok(());
+    }
+    let both = [
+        (ACTS_NOT_FOUND, "tells what a person did, and is not found among the acts"),
+        (ACTS_NOT_TOLD, "is found among the acts, and tells of none"),
+    ];
+    for (sql, what) in both {
+        let mut statement = connection.prepare(sql)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            report.add(Rule::Acted, format!("event {} {what}", row.get::<_, i64>(0)?));
         }
     }
     Ok(())

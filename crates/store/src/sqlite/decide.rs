@@ -13,7 +13,7 @@ use super::{
     ready::Ready,
     retention,
     rules::Rules,
-    schedules,
+    schedules, tokens,
     work::{Held, Remembered, Work},
 };
 use crate::{
@@ -106,6 +106,7 @@ pub(super) fn decide(
     let mut work =
         Work::new(state.incarnation, room(writes), remembered, state.flying, numbers.newest);
     load::load(snapshot, &needs, &mut work)?;
+    tokens::load(snapshot, &needs, &mut work)?;
     let mut replies: Vec<Option<Result<Reply, Refusal>>> = vec![None; writes.len()];
     decide_schedules(state, &needs, writes, &mut work, &mut replies, now)?;
     for (write, reply) in writes.iter().zip(&mut replies) {
@@ -128,6 +129,10 @@ pub(super) fn decide(
             (Ok(()), Write::Rule(op)) => {
                 *reply = Some(work.set.apply_rule(&mut work.rules.book, op, now));
             }
+            (Ok(()), Write::Token(op)) => *reply = Some(work.set.apply_token(op, now)),
+            (Ok(()), Write::Mark { name, number }) => {
+                *reply = Some(Ok(work.set.mark(name, *number)));
+            }
             (Ok(()), Write::Claim(_) | Write::RenewSession { .. } | Write::Schedule(_)) => {}
         }
     }
@@ -146,6 +151,7 @@ pub(super) fn decide(
         match write {
             Write::Op { .. } | Write::FollowUpDone { .. } | Write::Schedule(_) => {}
             Write::Rule(_) | Write::Listens { .. } => {}
+            Write::Token(_) | Write::Mark { .. } => {}
             Write::Claim(wanted) => {
                 let (grants, again_at) = claim_many(snapshot, wanted, &mut work, now)?;
                 granted.push((place, grants, again_at));
@@ -233,6 +239,7 @@ fn room(writes: &[Write]) -> usize {
         Write::Claim(wanted) => wanted.max.min(1_000),
         Write::RenewSession { .. } | Write::FollowUpDone { .. } => 0,
         Write::Rule(_) | Write::Listens { .. } => 0,
+        Write::Token(_) | Write::Mark { .. } => 0,
         Write::Schedule(op) => jobs_of(op),
     };
     writes.iter().map(jobs).sum()

@@ -9,6 +9,7 @@
 //!
 //! For tests the same store can be in memory (`memory`), and can answer on the spot (`wait`).
 
+mod acts;
 mod backup;
 mod check;
 mod claim;
@@ -19,6 +20,7 @@ mod inbox;
 mod load;
 mod lock;
 mod mark;
+mod marks;
 mod memory;
 mod named;
 mod names;
@@ -39,6 +41,7 @@ mod saver;
 mod schedules;
 mod standing;
 mod thin;
+mod tokens;
 mod wait;
 mod wake;
 mod work;
@@ -49,8 +52,8 @@ use std::{path::PathBuf, sync::Arc};
 
 use rusqlite::{Connection, ErrorCode, ffi};
 use windlass_kernel::{
-    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Rule, Schedule,
-    ScheduleName, TaskId, TenantId, Timestamp, WorkerId,
+    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, MarkName, Retention, Rule,
+    Schedule, ScheduleName, TaskId, TenantId, Timestamp, Token, TokenId, WorkerId,
 };
 
 #[cfg(feature = "postgres")]
@@ -304,6 +307,25 @@ impl Store for Sqlite {
             self.readers
                 .read(move |snapshot| notes::read_notes(snapshot, &tenant, &about, before, limit)),
         )
+    }
+
+    fn acts(&self, scope: &Scope, before: u64, limit: usize) -> StoreFuture<'_, Vec<FeedEvent>> {
+        let scope = scope.clone();
+        Box::pin(self.readers.read(move |it| acts::read_acts(it, &scope, before, limit)))
+    }
+
+    fn token(&self, id: TokenId) -> StoreFuture<'_, Option<Token>> {
+        Box::pin(self.readers.read(move |snapshot| Ok(Ok(tokens::read_token(snapshot, id)?))))
+    }
+
+    fn tokens(&self, scope: &Scope) -> StoreFuture<'_, Vec<Token>> {
+        let scope = scope.clone();
+        Box::pin(self.readers.read(move |it| Ok(Ok(tokens::read_tokens(it, &scope)?))))
+    }
+
+    fn mark(&self, name: &MarkName) -> StoreFuture<'_, Option<u64>> {
+        let name = name.clone();
+        Box::pin(self.readers.read(move |it| Ok(Ok(marks::read_mark(it, &name)?))))
     }
 
     fn schedule(

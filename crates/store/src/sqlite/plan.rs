@@ -52,6 +52,8 @@ pub(super) struct LogRow {
     pub(super) events: String,
     /// What its notes are about, with the numbers of their events.
     pub(super) noted: Vec<(u64, About)>,
+    /// The numbers of the events and notes that tell what people did.
+    pub(super) acts: Vec<u64>,
 }
 
 /// The greatest numbers that were given out.
@@ -131,6 +133,8 @@ impl Plan {
             rule_states,
             notes,
             schedules,
+            tokens,
+            marks,
         } = &self.changes;
         created.is_empty()
             && updated.is_empty()
@@ -146,6 +150,8 @@ impl Plan {
             && rule_states.is_empty()
             && notes.is_empty()
             && schedules.is_empty()
+            && tokens.is_empty()
+            && marks.is_empty()
             && self.names.is_empty()
             && self.inbox.is_empty()
     }
@@ -173,7 +179,11 @@ fn write_log(
         let events = changes.events.get(tenant).map_or(&[][..], Vec::as_slice);
         let id = numbers.event + 1;
         let mut text = String::with_capacity(events.len() * 256);
-        for event in events {
+        let mut acts = Vec::new();
+        for (number, event) in (id..).zip(events) {
+            if event.is_act() {
+                acts.push(number);
+            }
             text.push(if text.is_empty() { '[' } else { ',' });
             let start = text.len();
             log::encode(event, &mut text);
@@ -184,10 +194,12 @@ fn write_log(
         let mine = notes::of(changes, tenant);
         notes::append(&mine, &mut text);
         text.push(']');
-        let noted = (id + events.len() as u64..).zip(mine.iter().map(|note| note.about.clone()));
+        let numbered = || (id + events.len() as u64..).zip(&mine);
+        let noted = numbered().map(|(number, note)| (number, note.about.clone())).collect();
+        acts.extend(numbered().filter(|(_, note)| note.is_act()).map(|(number, _)| number));
         let count = events.len() + mine.len();
         numbers.event += count as u64;
-        LogRow { id, tenant: tenant.clone(), count, events: text, noted: noted.collect() }
+        LogRow { id, tenant: tenant.clone(), count, events: text, noted, acts }
     };
     notes::tenants(changes).into_iter().map(write).collect()
 }

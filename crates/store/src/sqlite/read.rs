@@ -440,13 +440,17 @@ mod tests {
         let connection = Connection::open_in_memory().expect("a database");
         let schema: String = SQLITE.iter().map(|it| it.sql).collect();
         connection.execute_batch(&schema).expect("the schema");
-        let explain = format!("EXPLAIN QUERY PLAN {LETTERS}");
-        let mut statement = connection.prepare(&explain).expect("a statement");
-        let steps =
-            statement.query_map(params!["acme", "open", 1, [0_u8; 16], 1], |row| row.get(3));
-        let steps: SqlResult<Vec<String>> = steps.expect("a plan").collect();
-        let served = "SEARCH dlq_items USING INDEX dlq_items_list \
-                      (tenant=? AND state=? AND (created_at,id)<(?,?))";
-        assert_eq!(steps.expect("a plan"), [served]);
+        let check = |sql: &str, tenant: Option<&str>, served: &str| {
+            let explain = format!("EXPLAIN QUERY PLAN {sql}");
+            let mut statement = connection.prepare(&explain).expect("a statement");
+            let steps =
+                statement.query_map(params![tenant, "open", 1, [0_u8; 16], 1], |row| row.get(3));
+            let steps: SqlResult<Vec<String>> = steps.expect("a plan").collect();
+            assert_eq!(steps.expect("a plan"), [format!("SEARCH dlq_items USING INDEX {served}")]);
+        };
+        let served = "dlq_items_list (tenant=? AND state=? AND (created_at,id)<(?,?))";
+        check(LETTERS, Some("acme"), served);
+        let served = "dlq_items_all (state=? AND (created_at,id)<(?,?))";
+        check(LETTERS_OF_ALL, None, served);
     }
 }

@@ -6,12 +6,12 @@ use rusqlite::{CachedStatement, Connection, params};
 use windlass_kernel::{DeadLetter, Job, JobId, NewPayload, Progress, Task, Timestamp, UniqueKey};
 
 use super::{
-    SqlResult,
+    SqlResult, acts,
     load::{Place, TaskName},
-    notes,
+    marks, notes,
     plan::Plan,
     read::read_payload,
-    rules, schedules,
+    rules, schedules, tokens,
 };
 use crate::{
     IdMap,
@@ -65,7 +65,9 @@ pub(super) fn save(connection: &Connection, plan: &Plan) -> SqlResult<()> {
         connection.prepare_cached(FOLLOW_UP_DONE)?.execute([id])?;
     }
     rules::save(connection, changes, plan.now)?;
-    schedules::save(connection, changes)
+    schedules::save(connection, changes)?;
+    tokens::save(connection, changes)?;
+    marks::save(connection, changes)
 }
 
 const FOLLOW_UP: &str = "INSERT INTO follow_ups (tenant, what) VALUES (?1, ?2)";
@@ -86,6 +88,7 @@ fn append_log(connection: &Connection, plan: &Plan) -> SqlResult<()> {
             row.events
         ])?;
         notes::save(connection, row, plan.now)?;
+        acts::save(connection, row)?;
     }
     Ok(())
 }

@@ -98,6 +98,8 @@ struct Gone {
     jobs: BTreeSet<JobId>,
     /// Results of the inbox and notes, by the numbers of their events.
     results: Vec<i64>,
+    /// The numbers of all events that it tells no more and that a person may have had a part in.
+    by_people: Vec<i64>,
 }
 
 fn look(connection: &Connection, row: &LogRow, is_old: bool) -> SqlResult<Change> {
@@ -109,6 +111,7 @@ fn look(connection: &Connection, row: &LogRow, is_old: bool) -> SqlResult<Change
         lines_left += 1;
         if is_old && inbox::is_line(line.get()) {
             gone.results.push(number);
+            gone.by_people.extend(log::names_a_person(line.get()).then_some(number));
             lines_gone += 1;
         }
         let Some(job) = log::job_of(line.get()) else { continue };
@@ -117,7 +120,10 @@ fn look(connection: &Connection, row: &LogRow, is_old: bool) -> SqlResult<Change
             let set = if is_pruned(connection, job)? { &mut gone.jobs } else { &mut stay };
             set.insert(job);
         }
-        lines_gone += u64::from(gone.jobs.contains(&job));
+        if gone.jobs.contains(&job) {
+            gone.by_people.extend(log::names_a_person(line.get()).then_some(number));
+            lines_gone += 1;
+        }
     }
     if lines_gone == lines_left {
         return Ok(Change::Delete(gone));
@@ -137,10 +143,11 @@ const FORGET_LAST: &str = "DELETE FROM pruned WHERE id = ?1 AND rows <= 1";
 const FORGET_ONE: &str = "UPDATE pruned SET rows = rows - 1 WHERE id = ?1";
 const FORGET_RESULT: &str = "DELETE FROM inbox_results WHERE event = ?1";
 const FORGET_NOTE: &str = "DELETE FROM notes WHERE event = ?1";
+const FORGET_ACT: &str = "DELETE FROM acts WHERE event = ?1";
 
 impl Gone {
     /// One row less speaks of these jobs. After the last one nothing is left of them. A result goes with
-    /// its line.
+    /// its line, and so does an act.
     fn forget(&self, connection: &Connection) -> SqlResult<()> {
         let mut last = connection.prepare_cached(FORGET_LAST)?;
         let mut one = connection.prepare_cached(FORGET_ONE)?;
@@ -156,6 +163,10 @@ impl Gone {
             if result.execute([event])? == 0 {
                 note.execute([event])?;
             }
+        }
+        let mut act = connection.prepare_cached(FORGET_ACT)?;
+        for event in &self.by_people {
+            act.execute([event])?;
         }
         Ok(())
     }

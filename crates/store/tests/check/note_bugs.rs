@@ -39,6 +39,7 @@ fn a_note_is_found_and_nobody_told_it() {
 #[test]
 fn a_note_cannot_be_read() {
     let damage = "UPDATE log SET events = replace(events, '\"actor\":\"scheduler\"', '\"actor\":7')
-        WHERE events LIKE '[{\"about\"%'; DELETE FROM notes";
+        WHERE id = (SELECT max(id) FROM log);
+        DELETE FROM notes WHERE event = (SELECT max(id) FROM log)";
     plant(&format!("{NOTE} {damage}"), &[Rule::Readable]);
 }

@@ -38,6 +38,7 @@ macro_rules! tests_of {
     };
 }
 
+mod acts;
 mod by_queue;
 mod claims;
 #[path = "../common/mod.rs"]
@@ -50,6 +51,7 @@ mod history;
 mod input;
 mod lists;
 mod long_history;
+mod marks;
 mod presence;
 mod progress;
 mod races;
@@ -60,6 +62,7 @@ mod schedules;
 mod sooner;
 mod stories;
 mod tenants;
+mod tokens;
 mod turns;
 mod unique;
 mod user_transactions;

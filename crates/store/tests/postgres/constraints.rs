@@ -72,6 +72,27 @@ const CASES: &[(&str, &str)] = &[
         "schedules_waits",
         "INSERT INTO schedules (tenant, name, version, created_at, updated_at, spec, payload, fires_at) VALUES ('t', 'n', 1, now(), now(), '{}', '1', now())",
     ),
+    (
+        "tokens_digest_check",
+        "INSERT INTO tokens (id, digest, tenant, principal, role, created_at, created_by) VALUES ({1}, 'x', 't', 'p', 'admin', now(), 'user:a')",
+    ),
+    (
+        "tokens_role_check",
+        "INSERT INTO tokens (id, digest, tenant, principal, role, created_at, created_by) VALUES ({1}, sha256('x'), 't', 'p', 'king', now(), 'user:a')",
+    ),
+    (
+        "tokens_expires",
+        "INSERT INTO tokens (id, digest, tenant, principal, role, created_at, created_by, expires_at) VALUES ({1}, sha256('x'), 't', 'p', 'admin', now(), 'user:a', now())",
+    ),
+    (
+        "tokens_revoked",
+        "INSERT INTO tokens VALUES ({1}, sha256('x'), 't', 'p', 'admin', NULL, now(), 'user:a', NULL, 'epoch', 'user:a')",
+    ),
+    (
+        "tokens_revoked_by",
+        "INSERT INTO tokens VALUES ({1}, sha256('x'), 't', 'p', 'admin', NULL, now(), 'user:a', NULL, now(), NULL)",
+    ),
+    ("marks_number_check", "INSERT INTO marks VALUES ('m', -1)"),
     ("rule_states_rule_fkey", "INSERT INTO rule_states VALUES ('none', '', '{}', NULL)"),
     ("jobs_has_letter", "DELETE FROM dlq_items WHERE job_id = {3}"),
     (
@@ -156,6 +177,9 @@ const NOT_BROKEN: &[&str] = &[
     "schedules_pkey",
     "notes_pkey",
     "rule_states_pkey",
+    "tokens_pkey",
+    "acts_pkey",
+    "marks_pkey",
 ];
 
 #[test]

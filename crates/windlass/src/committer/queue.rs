@@ -265,6 +265,7 @@ fn cost(write: &Write) -> u32 {
         Write::Claim(wanted) => return u32::try_from(wanted.max).unwrap_or(u32::MAX).max(1),
         Write::RenewSession { .. } | Write::FollowUpDone { .. } => return 1,
         Write::Rule(_) | Write::Listens { .. } => return 1,
+        Write::Token(_) | Write::Mark { .. } => return 1,
         Write::Schedule(op) => {
             let made = u32::try_from(windlass_store::commit::jobs_of(op)).unwrap_or(u32::MAX);
             return made.saturating_add(1);

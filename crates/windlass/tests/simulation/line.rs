@@ -11,8 +11,8 @@ use std::{
 
 use tokio::time::sleep;
 use windlass_kernel::{
-    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Schedule,
-    ScheduleName, TaskId, TenantId, WorkerId,
+    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, MarkName, Retention, Schedule,
+    ScheduleName, TaskId, TenantId, Token, TokenId, WorkerId,
 };
 use windlass_store::{
     Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
@@ -123,6 +123,10 @@ impl Store for Line {
         oldest_ready(scope: &Scope) -> Vec<OldestReady>;
         feed(scope: &Scope, after: u64, rows: u32) -> Feed;
         notes(tenant: &TenantId, about: &About, before: u64, limit: usize) -> Vec<FeedEvent>;
+        acts(scope: &Scope, before: u64, limit: usize) -> Vec<FeedEvent>;
+        token(id: TokenId) -> Option<Token>;
+        tokens(scope: &Scope) -> Vec<Token>;
+        mark(name: &MarkName) -> Option<u64>;
         schedule(tenant: &TenantId, name: &ScheduleName) -> Option<Schedule>;
         schedules(
             tenant: &TenantId, after: Option<&ScheduleName>, limit: usize

@@ -6,8 +6,8 @@ use std::sync::{
 };
 
 use windlass_kernel::{
-    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, Retention, Schedule,
-    ScheduleName, TaskId, TenantId, WorkerId,
+    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, MarkName, Retention, Schedule,
+    ScheduleName, TaskId, TenantId, Token, TokenId, WorkerId,
 };
 use windlass_store::{
     Listener, Overlap, Replies, Store, StoreFuture, Write,
@@ -113,6 +113,22 @@ impl Store for Counted {
         limit: usize,
     ) -> StoreFuture<'_, Vec<FeedEvent>> {
         self.store.notes(tenant, about, before, limit)
+    }
+
+    fn acts(&self, scope: &Scope, before: u64, limit: usize) -> StoreFuture<'_, Vec<FeedEvent>> {
+        self.store.acts(scope, before, limit)
+    }
+
+    fn token(&self, id: TokenId) -> StoreFuture<'_, Option<Token>> {
+        self.store.token(id)
+    }
+
+    fn tokens(&self, scope: &Scope) -> StoreFuture<'_, Vec<Token>> {
+        self.store.tokens(scope)
+    }
+
+    fn mark(&self, name: &MarkName) -> StoreFuture<'_, Option<u64>> {
+        self.store.mark(name)
     }
 
     fn schedule(

@@ -44,7 +44,8 @@ const INDEXES_AFTER: &str = "
     CREATE INDEX letters_job ON dlq_items (job_id);
     CREATE INDEX approvals_letter ON approvals (dlq_id);
     CREATE INDEX results_event ON inbox_results (event);
-    CREATE INDEX results_job ON inbox_results (job_id)";
+    CREATE INDEX results_job ON inbox_results (job_id);
+    CREATE INDEX acts_event ON acts (event)";
 
 impl Copy {
     /// A copy in which nothing is yet.

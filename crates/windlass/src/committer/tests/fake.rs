@@ -14,8 +14,8 @@ use tokio::{
 };
 use windlass_kernel::{
     About, Actor, Approval, Attempt, By, DeadLetter, DlqId, Epoch, Event, Jitter, Job, JobId, Kind,
-    Op, Payload, Principal, Refusal, Retention, Schedule, ScheduleName, TaskId, TenantId,
-    Timestamp, WorkerId,
+    MarkName, Op, Payload, Principal, Refusal, Retention, Schedule, ScheduleName, TaskId, TenantId,
+    Timestamp, Token, TokenId, WorkerId,
     ops::{Cancel, Enqueue, NewJob, Outcome, Requeue, Settle},
 };
 use windlass_store::{
@@ -199,6 +199,18 @@ impl Store for Fake {
         unasked()
     }
     fn notes(&self, _: &TenantId, _: &About, _: u64, _: usize) -> StoreFuture<'_, Vec<FeedEvent>> {
+        unasked()
+    }
+    fn acts(&self, _: &Scope, _: u64, _: usize) -> StoreFuture<'_, Vec<FeedEvent>> {
+        unasked()
+    }
+    fn token(&self, _: TokenId) -> StoreFuture<'_, Option<Token>> {
+        unasked()
+    }
+    fn tokens(&self, _: &Scope) -> StoreFuture<'_, Vec<Token>> {
+        unasked()
+    }
+    fn mark(&self, _: &MarkName) -> StoreFuture<'_, Option<u64>> {
         unasked()
     }
     fn schedule(&self, _: &TenantId, _: &ScheduleName) -> StoreFuture<'_, Option<Schedule>> {

@@ -1,0 +1,285 @@
+//! Tokens: they are shown once, kept as digests, and revoked at once.
+
+use std::{
+    collections::HashMap,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use axum::http::{HeaderMap, StatusCode, header};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq;
+use windlass::Engine;
+use windlass_kernel::{
+    Actor, Principal, Refusal, Timestamp, Token, TokenId, TokenOp,
+    ids::TokenLabel,
+    token::{IssueToken, RevokeToken, Role},
+};
+use windlass_store::{Reply, Write, read::Scope};
+
+use super::{
+    caller::Caller,
+    document::List,
+    problem::Problem,
+    route::{Answer, Call},
+    schedules::ReasonBody,
+};
+
+/// How a token begins, so that those who look for leaked secrets know it.
+const PREFIX: &str = "windlass_";
+const SECRET_BYTES: usize = 32;
+
+/// A token that is new: its id, its text, which is shown once, and the digest that is kept.
+pub(crate) struct Secret {
+    pub(crate) id: TokenId,
+    pub(crate) text: String,
+    pub(crate) digest: [u8; 32],
+}
+
+impl Secret {
+    /// A fresh one.
+    pub(crate) fn new(id: TokenId) -> Self {
+        let mut bytes = [0; SECRET_BYTES];
+        getrandom::fill(&mut bytes).expect("the operating system has randomness");
+        let secret = URL_SAFE_NO_PAD.encode(bytes);
+        let digits = id.to_string();
+        let digits = digits.rsplit('_').next().unwrap_or_default();
+        Self { id, text: format!("{PREFIX}{digits}_{secret}"), digest: digest(&secret) }
+    }
+}
+
+fn digest(secret: &str) -> [u8; 32] {
+    Sha256::digest(secret).into()
+}
+
+/// The id and the secret of a token's text.
+fn parse(text: &str) -> Option<(TokenId, &str)> {
+    let (digits, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
+    Some((format!("tok_{digits}").parse().ok()?, secret))
+}
+
+/// Tokens that were asked for lately.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    tokens: Mutex<HashMap<TokenId, (Option<Token>, Instant)>>,
+}
+
+impl Known {
+    /// So long another node may not have heard that a token is revoked. This one knows at once.
+    const FRESH: Duration = Duration::from_secs(1);
+    /// The most tokens that are remembered.
+    const KNOWN_MAX: usize = 10_000;
+
+    async fn get(&self, engine: &Engine, id: TokenId) -> Result<Option<Token>, Problem> {
+        let now = Instant::now();
+        let is_fresh = |at: &Instant| now.duration_since(*at) < Self::FRESH;
+        if let Some((token, at)) = self.tokens().get(&id)
+            && is_fresh(at)
+        {
+            return Ok(token.clone());
+        }
+        let token = engine.store().token(id).await?;
+        let mut tokens = self.tokens();
+        if tokens.len() >= Self::KNOWN_MAX {
+            tokens.retain(|_, (_, at)| is_fresh(at));
+        }
+        // Whatever is asked for is remembered a moment, also that it is nobody's: asking costs the store.
+        if tokens.len() < Self::KNOWN_MAX {
+            tokens.insert(id, (token.clone(), now));
+        }
+        Ok(token)
+    }
+
+    fn forget(&self, id: TokenId) {
+        self.tokens().remove(&id);
+    }
+
+    fn tokens(&self) -> std::sync::MutexGuard<'_, HashMap<TokenId, (Option<Token>, Instant)>> {
+        self.tokens.lock().expect("nobody panics with it")
+    }
+
+    /// Who calls with this token.
+    pub(crate) async fn caller(&self, engine: &Engine, text: &str) -> Result<Caller, Problem> {
+        let refused = || Problem::unauthorized("the token is unknown, expired or revoked");
+        let parsed = parse(text);
+        let token = match parsed {
+            Some((id, _)) => self.get(engine, id).await?,
+            None => None,
+        };
+        // Whether there is such a token or not, the same is computed and compared.
+        let given = digest(parsed.map_or(text, |(_, secret)| secret));
+        let expected = token.as_ref().map_or([0; 32], |token| token.digest);
+        let is_right = bool::from(given.ct_eq(&expected));
+        let token =
+            token.filter(|token| is_right && token.is_live(engine.now())).ok_or_else(refused)?;
+        Ok(Caller {
+            principal: token.principal,
+            scope: token.tenant.map_or(Scope::Every, Scope::Of),
+            role: token.role,
+        })
+    }
+}
+
+/// The token that a call brings, if it brings one.
+pub(crate) fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let Some(value) = headers.get(header::AUTHORIZATION) else { return Ok(None) };
+    let unknown = || Problem::unauthorized("Authorization must be Bearer TOKEN");
+    let text = value.to_str().map_err(|_| unknown())?;
+    let (scheme, token) = text.split_once(' ').ok_or_else(unknown)?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(unknown());
+    }
+    Ok(Some(token.trim()))
+}
+
+/// A token that is asked for.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TokenBody {
+    /// As whom its bearer acts. Two people are two principals, not two tokens.
+    #[schemars(with = "String")]
+    principal: Principal,
+    /// What its bearer may do: viewer, worker, operator or admin.
+    #[schemars(with = "String")]
+    role: Role,
+    /// Whose things it opens, `*` for those of every tenant; the caller's own, if nothing is said.
+    tenant: Option<String>,
+    /// What people call it.
+    #[schemars(with = "Option<String>")]
+    label: Option<TokenLabel>,
+    /// From when on it opens nothing.
+    #[schemars(with = "Option<String>")]
+    expires_at: Option<Timestamp>,
+}
+
+/// A token, without its secret.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct TokenDocument {
+    /// Its id, which is no secret.
+    #[schemars(with = "String")]
+    token_id: TokenId,
+    /// As whom its bearer acts.
+    principal: String,
+    /// What its bearer may do.
+    #[schemars(with = "String")]
+    role: Role,
+    /// Whose things it opens.
+    tenant: String,
+    /// What people call it.
+    label: Option<String>,
+    /// When it was issued.
+    #[schemars(with = "String")]
+    created_at: Timestamp,
+    /// Who issued it.
+    #[schemars(with = "String")]
+    created_by: Actor,
+    /// From when on it opens nothing.
+    #[schemars(with = "Option<String>")]
+    expires_at: Option<Timestamp>,
+    /// When it was revoked.
+    #[schemars(with = "Option<String>")]
+    revoked_at: Option<Timestamp>,
+    /// Who revoked it.
+    #[schemars(with = "Option<String>")]
+    revoked_by: Option<Actor>,
+    /// The token itself. It is shown this once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
+}
+
+impl From<Token> for TokenDocument {
+    fn from(token: Token) -> Self {
+        Self {
+            token_id: token.id,
+            principal: token.principal.to_string(),
+            role: token.role,
+            tenant: token.tenant_word().to_owned(),
+            label: token.label.as_ref().map(ToString::to_string),
+            created_at: token.created_at,
+            created_by: token.created_by,
+            expires_at: token.expires_at,
+            revoked_at: token.revoked_at,
+            revoked_by: token.revoked_by,
+            token: None,
+        }
+    }
+}
+
+/// `POST /api/v1/tokens`
+pub(crate) async fn issue(call: Call) -> Result<Answer, Problem> {
+    let body: TokenBody = call.body()?;
+    let tenant = match (call.scope().tenant(), body.tenant.as_deref()) {
+        (Some(own), None) => Some(own.clone()),
+        (None, None) => None,
+        (None, Some(word)) => Token::tenant_of_word(word)?,
+        (Some(own), Some(word)) if own.as_str() == word => Some(own.clone()),
+        // An admin of one tenant gives away nothing of another.
+        (Some(_), Some(_)) => return Err(Refusal::NotFound { what: "tenant" }.into()),
+    };
+    let secret = Secret::new(call.engine().ids().token_id());
+    let op = IssueToken {
+        id: secret.id,
+        digest: secret.digest,
+        tenant,
+        principal: body.principal,
+        role: body.role,
+        label: body.label,
+        expires_at: body.expires_at,
+        by: call.by(),
+    };
+    let token = send(call.engine(), TokenOp::Issue(op)).await?;
+    let document = TokenDocument { token: Some(secret.text), ..token.into() };
+    Ok(Answer::json(StatusCode::CREATED, &document))
+}
+
+/// `GET /api/v1/tokens`
+pub(crate) async fn list(call: Call) -> Result<Answer, Problem> {
+    let tokens = call.engine().store().tokens(call.scope()).await?;
+    let items = tokens.into_iter().map(TokenDocument::from).collect();
+    Ok(Answer::ok(&List { items, next: None }))
+}
+
+/// `DELETE /api/v1/tokens/{id}`
+pub(crate) async fn revoke(call: Call) -> Result<Answer, Problem> {
+    let body: ReasonBody = call.body()?;
+    let id = call.param("id").parse().map_err(|_| Problem::not_found("token"))?;
+    let within = call.scope().tenant().cloned();
+    let op = RevokeToken { id, within, reason: body.reason, by: call.by() };
+    let token = send(call.engine(), TokenOp::Revoke(op)).await?;
+    call.app.tokens.forget(id);
+    Ok(Answer::ok(&TokenDocument::from(token)))
+}
+
+/// Carries out an op on a token.
+pub(crate) async fn send(engine: &Engine, op: TokenOp) -> Result<Token, windlass::Error> {
+    match engine.submit(Write::Token(op)).await? {
+        Reply::Token(token) => Ok(token),
+        _ => unreachable!("an op on a token is answered by the token"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_known_by_its_id_and_by_the_digest_of_its_secret() {
+        let secret = Secret::new(TokenId::from_u128(7));
+        let (id, text) = parse(&secret.text).unwrap();
+        assert_eq!(id, secret.id);
+        assert_eq!(digest(text), secret.digest);
+        assert!(secret.text.len() > PREFIX.len() + 26 + 40, "{}", secret.text);
+    }
+
+    #[test]
+    fn what_is_no_token_is_none() {
+        for text in
+            ["", "windlass_", "windlass_x_y", "tok_00000000000000000000000007", "windlass__"]
+        {
+            assert!(parse(text).is_none(), "{text}");
+        }
+    }
+}

@@ -1,7 +1,6 @@
 """A whole Windlass worker in the standard library; docs/guide/workers.md explains each step.
 Usage: python3 examples/worker.py [--url http://127.0.0.1:7117] [--queue default]"""
 import argparse, contextlib, http.client, json, os, random, signal, threading, time, urllib.request, uuid
-
 LOST = (OSError, http.client.HTTPException, ValueError)  # No answer, a broken one, or one that refuses.
 
 class Failed(Exception):

@@ -4,10 +4,13 @@
 
 #![cfg(unix)]
 
+mod alerts;
+mod bulk;
 mod client;
 mod contracts;
 mod feed;
 mod jobs;
+mod kill;
 mod letters;
 mod operations;
 mod queues;

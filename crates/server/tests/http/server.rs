@@ -88,6 +88,14 @@ impl Server {
         Self::start_with(store, "127.0.0.1:0", &[])
     }
 
+    /// Starts one with this config file.
+    pub(crate) fn start_with_config(store: &Store, config: &str) -> Self {
+        let file = tempfile::NamedTempFile::new().expect("a file can be made");
+        std::fs::write(file.path(), config).expect("it can be written");
+        let path = file.path().to_str().expect("its name is text");
+        Self::start_with(store, "127.0.0.1:0", &["--dev", "--config", path])
+    }
+
     fn start_with(store: &Store, listen: &str, more: &[&str]) -> Self {
         let args = ["serve", "--listen", listen, "--store", store.url()];
         let mut process =

@@ -28,6 +28,7 @@ mod problem;
 mod query;
 mod queues;
 mod rates;
+mod ready;
 mod room;
 mod route;
 mod routes;

@@ -34,11 +34,11 @@ use windlass_store::{
 use crate::{
     config::{Config, EventFilter, Secret, Webhook},
     executors::{
-        client::{Outgoing, Outward, host, identity},
+        client::{Answered, Outgoing, Outward, host, identity},
         guard::Guard,
         look_after, retry_after, stopped,
     },
-    http::{App, tell},
+    http::{Alert, App, tell},
 };
 
 /// The kind of deliveries.
@@ -62,6 +62,13 @@ impl Webhooks {
             return Ok(Self::default());
         }
         let deliveries = Arc::new(Deliveries::new(config).map_err(Error::Worker)?);
+        if let Some(name) = &config.alerts.webhook {
+            let teller = Arc::new(Teller::new(&app.engine, deliveries.clone(), name)?);
+            app.alerts.tell_to(Box::new(move |begins, alert| {
+                let teller = teller.clone();
+                Box::pin(async move { teller.tell(begins, &alert).await })
+            }));
+        }
         let worker = app.engine.worker().name("webhooks").queues([QUEUE]).state(deliveries);
         let worker = worker.concurrency(16).grace(config.server.settings.grace);
         let worker = worker.handle_kind(KIND, deliver).start().await?;
@@ -223,13 +230,7 @@ impl Follower {
         let webhook = &self.webhook;
         let key = format!("{}:{number}", webhook.name);
         let payload = Delivery { webhook: webhook.name.clone(), number, event };
-        JobRequest::of(KIND, &payload)
-            .queue(QUEUE)
-            .key(&key)
-            .key_scope(SCOPE)
-            .max_retries(u32::try_from(webhook.max_retries).expect("it is bounded"))
-            .backoff(webhook.backoff, Self::BACKOFF_MAX.max(webhook.backoff))
-            .timeout(webhook.timeout + Duration::from_secs(10))
+        request(webhook, &payload, &key)
     }
 
     async fn spec(&mut self, id: JobId) -> Result<Option<Arc<Spec>>, Error> {
@@ -299,29 +300,13 @@ async fn deliver(
         let message = format!("there is no webhook {:?}", delivery.webhook);
         return Err(Failure::own(WEBHOOK_UNKNOWN, &message).into());
     };
-    let id = format!("{}:{}", delivery.webhook, delivery.number);
-    let at = seconds(context.engine().now());
-    let body = delivery.event.get();
     let mut headers = identity(&context);
     // What is the same delivery is said by its own id, which stays the same in all attempts.
     headers.remove("idempotency-key");
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert("webhook-id", HeaderValue::from_str(&id)?);
-    headers.insert("webhook-timestamp", HeaderValue::from(at));
-    headers.insert("webhook-signature", HeaderValue::from_str(&signature(secret, &id, at, body))?);
-    let host = host(&webhook.url);
-    let outgoing = Outgoing {
-        method: Method::POST,
-        url: webhook.url.clone(),
-        headers: HeaderMap::new(),
-        own_headers: headers,
-        body: Bytes::from(body.to_owned()),
-        timeout: webhook.timeout,
-        bytes_max: 0,
-    };
-    let answered = deliveries.outward.send(outgoing).await?;
+    let at = seconds(context.engine().now());
+    let answered = deliveries.post(webhook, secret, &delivery, at, headers).await?;
     let status = answered.status;
-    let message = format!("{host} answered {}", status.as_u16());
+    let message = format!("{} answered {}", host(&webhook.url), status.as_u16());
     match status.as_u16() {
         200..=299 => Ok(Outcome::done(&serde_json::json!({ "status": status.as_u16() }))),
         // The receiver wants no more of it.
@@ -331,6 +316,93 @@ async fn deliver(
             Err(retry_after(failure, &answered.headers).into())
         }
     }
+}
+
+impl Deliveries {
+    /// Sends a delivery, signed.
+    async fn post(
+        &self,
+        webhook: &Webhook,
+        secret: &Secret,
+        delivery: &Delivery,
+        at: i64,
+        mut headers: HeaderMap,
+    ) -> HandlerResult<Answered> {
+        let id = format!("{}:{}", delivery.webhook, delivery.number);
+        let body = delivery.event.get();
+        let signature = signature(secret, &id, at, body);
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert("webhook-id", HeaderValue::from_str(&id)?);
+        headers.insert("webhook-timestamp", HeaderValue::from(at));
+        headers.insert("webhook-signature", HeaderValue::from_str(&signature)?);
+        let outgoing = Outgoing {
+            method: Method::POST,
+            url: webhook.url.clone(),
+            headers: HeaderMap::new(),
+            own_headers: headers,
+            body: Bytes::from(body.to_owned()),
+            timeout: webhook.timeout,
+            bytes_max: 0,
+        };
+        Ok(self.outward.send(outgoing).await?)
+    }
+}
+
+/// Tells a webhook of alerts: by a delivery like others, or, while the store is away, at once and without a net.
+struct Teller {
+    engine: Engine,
+    deliveries: Arc<Deliveries>,
+    name: String,
+}
+
+/// An alert as a webhook is told of it.
+#[derive(Serialize)]
+struct AlertEvent<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    payload: &'a Alert,
+}
+
+impl Teller {
+    /// How long the store may take to accept the delivery.
+    const STORE_MAX: Duration = Duration::from_secs(2);
+
+    fn new(engine: &Engine, deliveries: Arc<Deliveries>, name: &str) -> Result<Self, Error> {
+        let (webhook, _) = deliveries.webhooks.get(name).expect("the config was checked");
+        let engine = engine.tenant(webhook.tenant.as_str())?.acting_as("alerts")?;
+        Ok(Self { engine, name: name.to_owned(), deliveries })
+    }
+
+    async fn tell(&self, begins: bool, alert: &Alert) {
+        let (webhook, secret) = &self.deliveries.webhooks[&self.name];
+        let kind = if begins { "alert.fired" } else { "alert.cleared" };
+        let event = serde_json::value::to_raw_value(&AlertEvent { kind, payload: alert });
+        let event = event.expect("an alert is plain data");
+        // Events have small numbers: this is another one, and the same on no two nodes.
+        let number = u64::try_from(self.engine.now().as_micros()).unwrap_or_default();
+        let delivery = Delivery { webhook: self.name.clone(), number, event };
+        let request = request(webhook, &delivery, &format!("{}:alert:{number}", self.name));
+        let accepted = tokio::time::timeout(Self::STORE_MAX, self.engine.enqueue(request)).await;
+        if matches!(accepted, Ok(Ok(_))) {
+            return;
+        }
+        let at = seconds(self.engine.now());
+        let sent = self.deliveries.post(webhook, secret, &delivery, at, HeaderMap::new()).await;
+        if let Err(error) = sent {
+            tracing::error!(webhook = self.name, %error, "nobody could be told of an alert");
+        }
+    }
+}
+
+/// The job that delivers, under this key.
+fn request(webhook: &Webhook, delivery: &Delivery, key: &str) -> JobRequest {
+    JobRequest::of(KIND, delivery)
+        .queue(QUEUE)
+        .key(key)
+        .key_scope(SCOPE)
+        .max_retries(u32::try_from(webhook.max_retries).expect("it is bounded"))
+        .backoff(webhook.backoff, Follower::BACKOFF_MAX.max(webhook.backoff))
+        .timeout(webhook.timeout + Duration::from_secs(10))
 }
 
 fn seconds(at: Timestamp) -> i64 {

@@ -1,5 +1,6 @@
 //! Webhooks: every event that fits is told, signed, until the receiver has taken it.
 #![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "in a test, what fails should fail here")]
 
 #[path = "serving/mod.rs"]
 #[allow(dead_code, reason = "each test uses some of it")]
@@ -7,7 +8,9 @@ mod serving;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    io::Write,
     net::{SocketAddr, TcpListener},
+    process::{Command, Stdio},
     thread,
     time::Duration,
 };
@@ -70,6 +73,41 @@ fn an_event_is_told_once_and_signed_and_deliveries_tell_nothing_of_themselves() 
         assert_eq!(id(call), format!("orders:{}", event(call)["number"]));
         assert_eq!(call.headers["content-type"], "application/json");
     }
+}
+
+/// What the guide tells receivers in Python to do.
+#[test]
+fn the_check_in_the_guide_takes_what_is_genuine_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let receiver = Receiver::start(|_| 200);
+    let server = Server::start(folder.path(), &config(receiver.address, ""));
+    server.enqueue(&json!({ "kind": "order", "payload": "é" }));
+    until("the delivery", || !receiver.received().is_empty());
+    let call = &receiver.received()[0];
+    let guide = include_str!("../../../docs/guide/webhooks.md");
+    let block = guide.split("```python\n").nth(1).and_then(|rest| rest.split("```").next());
+    let script = format!(
+        "{}\nimport json, sys\nsecret, headers, body, now = json.load(sys.stdin)\n\
+         print(is_genuine(secret, headers, body.encode(), now))\n",
+        block.expect("it has a check")
+    );
+    let at: u64 = call.headers["webhook-timestamp"].parse().unwrap();
+    let ask = |secret: &str, body: &str, now: u64| {
+        let mut python = Command::new("python3")
+            .arg("-c")
+            .arg(&script)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("there is Python");
+        let input = json!([secret, call.headers, body, now]).to_string();
+        python.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        String::from_utf8(python.wait_with_output().unwrap().stdout).unwrap().trim() == "True"
+    };
+    assert!(ask(SECRET, &call.body, at + 10));
+    assert!(!ask("another secret that nobody knows", &call.body, at));
+    assert!(!ask(SECRET, &format!("{} ", call.body), at));
+    assert!(!ask(SECRET, &call.body, at + 301));
 }
 
 #[test]

@@ -248,3 +248,15 @@ fn a_file_that_is_not_there_is_told() {
     let why = Config::load(&args(&["--config", "/no/such/file.toml"])).unwrap_err();
     assert!(why.starts_with("cannot read /no/such/file.toml: "), "{why}");
 }
+
+#[test]
+fn the_configs_in_the_guide_can_be_used() {
+    let guide = [
+        include_str!("../../../../docs/guide/executors.md"),
+        include_str!("../../../../docs/guide/webhooks.md"),
+    ];
+    for page in guide {
+        let block = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
+        read(block.expect("it has a config")).unwrap();
+    }
+}

@@ -7,13 +7,15 @@
 //! follower has come is written after its jobs are, and asking for a job twice gives the same one. Deliveries tell
 //! nothing of themselves.
 
+mod alerts;
+
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
     time::Duration,
 };
 
-use axum::http::{HeaderMap, HeaderValue, Method, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
@@ -23,7 +25,7 @@ use sha2::Sha256;
 use tokio::{sync::watch, task::JoinHandle};
 use windlass::{Context, Engine, Error, HandlerResult, JobRequest, Outcome};
 use windlass_kernel::{
-    Failure, JobId, MarkName, Spec, Timestamp,
+    Failure, JobId, MarkName, Spec, TenantId, Timestamp,
     failure::{HTTP_REJECTED, HTTP_UNAVAILABLE, WEBHOOK_UNKNOWN},
 };
 use windlass_store::{
@@ -31,6 +33,7 @@ use windlass_store::{
     read::{FeedEvent, Scope},
 };
 
+use self::alerts::Teller;
 use crate::{
     config::{Config, EventFilter, Secret, Webhook},
     executors::{
@@ -62,11 +65,17 @@ impl Webhooks {
             return Ok(Self::default());
         }
         let deliveries = Arc::new(Deliveries::new(config).map_err(Error::Worker)?);
-        let worker = app.engine.worker().name("webhooks").queues([QUEUE]).state(deliveries);
+        let worker = app.engine.worker().name("webhooks").queues([QUEUE]);
+        let worker = worker.state(deliveries.clone());
         let worker = worker.concurrency(16).grace(config.server.settings.grace);
         let worker = worker.handle_kind(KIND, deliver).start().await?;
         let mut tasks = vec![look_after("webhooks", worker, app.stopping.clone())];
-        for webhook in &config.webhooks {
+        let to_alert = |webhook: &&Webhook| config.alerts.webhook.as_ref() == Some(&webhook.name);
+        if let Some(webhook) = config.webhooks.iter().find(to_alert) {
+            let teller = Teller::new(app, webhook.clone(), deliveries)?;
+            tasks.push(tokio::spawn(teller.run(app.stopping.clone())));
+        }
+        for webhook in config.webhooks.iter().filter(|webhook| webhook.feed) {
             let follower = Follower::new(&app.engine, webhook.clone())?;
             let after = follower.begin().await?;
             tasks.push(tokio::spawn(follower.run(after, app.tail.follow(), app.stopping.clone())));
@@ -85,12 +94,28 @@ impl Webhooks {
 /// The payload of a delivery.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Delivery {
-    webhook: String,
-    /// The number of the event in the store.
-    number: u64,
+pub(crate) struct Delivery {
+    pub(crate) webhook: String,
+    /// What it has in common with all attempts: the webhook and the number of the event in the store.
+    pub(crate) id: String,
     /// The event, as it is sent.
-    event: Box<RawValue>,
+    pub(crate) event: Box<RawValue>,
+}
+
+impl Delivery {
+    /// The longest wait between two tries.
+    const BACKOFF_MAX: Duration = Duration::from_secs(60 * 60);
+
+    /// The job that delivers it.
+    pub(crate) fn request(&self, webhook: &Webhook) -> JobRequest {
+        JobRequest::of(KIND, self)
+            .queue(QUEUE)
+            .key(&self.id)
+            .key_scope(SCOPE)
+            .max_retries(u32::try_from(webhook.max_retries).expect("it is bounded"))
+            .backoff(webhook.backoff, Self::BACKOFF_MAX.max(webhook.backoff))
+            .timeout(webhook.timeout + Duration::from_secs(10))
+    }
 }
 
 /// Reads the feed for one webhook.
@@ -111,8 +136,6 @@ impl Follower {
     /// How long it waits if the store does not answer, and how long it is silent at the most.
     const AGAIN: Duration = Duration::from_secs(1);
     const LOOK: Duration = Duration::from_secs(5);
-    /// The longest wait between two tries of a delivery.
-    const BACKOFF_MAX: Duration = Duration::from_secs(60 * 60);
 
     fn new(engine: &Engine, webhook: Webhook) -> Result<Self, Error> {
         let mark = MarkName::new(format!("webhook:{}:{}", webhook.tenant, webhook.name))?;
@@ -212,24 +235,15 @@ impl Follower {
             None => return Ok(None),
         };
         let document = tell(told, self.webhook.contract, spec.as_deref());
-        let request = document.map(|event| self.delivery(number, event));
+        let request = document.map(|event| {
+            let (webhook, id) =
+                (self.webhook.name.clone(), format!("{}:{number}", self.webhook.name));
+            Delivery { webhook, id, event }.request(&self.webhook)
+        });
         Ok(match (request, spec) {
             (Some(request), Some(spec)) => Some(request.trace(spec.trace_id.as_str())),
             (request, _) => request,
         })
-    }
-
-    fn delivery(&self, number: u64, event: Box<RawValue>) -> JobRequest {
-        let webhook = &self.webhook;
-        let key = format!("{}:{number}", webhook.name);
-        let payload = Delivery { webhook: webhook.name.clone(), number, event };
-        JobRequest::of(KIND, &payload)
-            .queue(QUEUE)
-            .key(&key)
-            .key_scope(SCOPE)
-            .max_retries(u32::try_from(webhook.max_retries).expect("it is bounded"))
-            .backoff(webhook.backoff, Self::BACKOFF_MAX.max(webhook.backoff))
-            .timeout(webhook.timeout + Duration::from_secs(10))
     }
 
     async fn spec(&mut self, id: JobId) -> Result<Option<Arc<Spec>>, Error> {
@@ -269,8 +283,8 @@ async fn end_of_feed(engine: &Engine) -> Result<u64, store::Error> {
 
 /// What all deliveries share.
 #[derive(Debug)]
-struct Deliveries {
-    webhooks: BTreeMap<String, (Webhook, Secret)>,
+pub(crate) struct Deliveries {
+    webhooks: BTreeMap<String, (Webhook, Vec<Secret>)>,
     outward: Outward,
 }
 
@@ -278,11 +292,56 @@ impl Deliveries {
     fn new(config: &Config) -> Result<Self, String> {
         let mut webhooks = BTreeMap::new();
         for webhook in &config.webhooks {
-            let secret = webhook.secret()?;
-            webhooks.insert(webhook.name.clone(), (webhook.clone(), secret));
+            let secrets = webhook.secrets()?;
+            webhooks.insert(webhook.name.clone(), (webhook.clone(), secrets));
         }
         let outward = Outward::new(Guard::new(&config.executors.http.allow), false)?;
         Ok(Self { webhooks, outward })
+    }
+
+    /// Makes the call, and says what was answered.
+    pub(crate) async fn send(
+        &self,
+        delivery: &Delivery,
+        tenant: &TenantId,
+        mut headers: HeaderMap,
+        now: Timestamp,
+    ) -> HandlerResult<StatusCode> {
+        let known = self.webhooks.get(&delivery.webhook);
+        // A job of one tenant cannot speak in the name of another.
+        let Some((webhook, secrets)) = known.filter(|(webhook, _)| webhook.tenant == *tenant)
+        else {
+            let message = format!("there is no webhook {:?}", delivery.webhook);
+            return Err(Failure::own(WEBHOOK_UNKNOWN, &message).into());
+        };
+        let (id, at, body) = (&delivery.id, seconds(now), delivery.event.get());
+        let signatures = secrets.iter().map(|secret| signature(secret, id, at, body));
+        let signatures = signatures.collect::<Vec<_>>().join(" ");
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert("webhook-id", HeaderValue::from_str(id)?);
+        headers.insert("webhook-timestamp", HeaderValue::from(at));
+        headers.insert("webhook-signature", HeaderValue::from_str(&signatures)?);
+        let host = host(&webhook.url);
+        let outgoing = Outgoing {
+            method: Method::POST,
+            url: webhook.url.clone(),
+            headers: HeaderMap::new(),
+            own_headers: headers,
+            body: Bytes::from(body.to_owned()),
+            timeout: webhook.timeout,
+            bytes_max: 0,
+        };
+        let answered = self.outward.send(outgoing).await?;
+        let message = format!("{host} answered {}", answered.status.as_u16());
+        match answered.status.as_u16() {
+            200..=299 => Ok(answered.status),
+            // The receiver wants no more of it.
+            410 => Err(Failure::own(HTTP_REJECTED, &message).into()),
+            _ => {
+                let failure = Failure::own(HTTP_UNAVAILABLE, &message);
+                Err(retry_after(failure, &answered.headers).into())
+            }
+        }
     }
 }
 
@@ -292,45 +351,12 @@ async fn deliver(
     context: Context,
     deliveries: Arc<Deliveries>,
 ) -> HandlerResult<Outcome> {
-    let known = deliveries.webhooks.get(&delivery.webhook);
-    // A job of one tenant cannot speak in the name of another.
-    let known = known.filter(|(webhook, _)| webhook.tenant == *context.tenant());
-    let Some((webhook, secret)) = known else {
-        let message = format!("there is no webhook {:?}", delivery.webhook);
-        return Err(Failure::own(WEBHOOK_UNKNOWN, &message).into());
-    };
-    let id = format!("{}:{}", delivery.webhook, delivery.number);
-    let at = seconds(context.engine().now());
-    let body = delivery.event.get();
     let mut headers = identity(&context);
     // What is the same delivery is said by its own id, which stays the same in all attempts.
     headers.remove("idempotency-key");
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert("webhook-id", HeaderValue::from_str(&id)?);
-    headers.insert("webhook-timestamp", HeaderValue::from(at));
-    headers.insert("webhook-signature", HeaderValue::from_str(&signature(secret, &id, at, body))?);
-    let host = host(&webhook.url);
-    let outgoing = Outgoing {
-        method: Method::POST,
-        url: webhook.url.clone(),
-        headers: HeaderMap::new(),
-        own_headers: headers,
-        body: Bytes::from(body.to_owned()),
-        timeout: webhook.timeout,
-        bytes_max: 0,
-    };
-    let answered = deliveries.outward.send(outgoing).await?;
-    let status = answered.status;
-    let message = format!("{host} answered {}", status.as_u16());
-    match status.as_u16() {
-        200..=299 => Ok(Outcome::done(&serde_json::json!({ "status": status.as_u16() }))),
-        // The receiver wants no more of it.
-        410 => Err(Failure::own(HTTP_REJECTED, &message).into()),
-        _ => {
-            let failure = Failure::own(HTTP_UNAVAILABLE, &message);
-            Err(retry_after(failure, &answered.headers).into())
-        }
-    }
+    let now = context.engine().now();
+    let status = deliveries.send(&delivery, context.tenant(), headers, now).await?;
+    Ok(Outcome::done(&serde_json::json!({ "status": status.as_u16() })))
 }
 
 fn seconds(at: Timestamp) -> i64 {

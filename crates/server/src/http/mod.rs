@@ -40,6 +40,7 @@ mod tokens;
 
 pub(crate) use self::{
     alerts::Thresholds,
+    alerts::{Alert, Alerts},
     app::{App, Settings},
     bulk::{KIND as OPERATION_KIND, QUEUE as OPERATION_QUEUE, carry_out},
     feed::tell,

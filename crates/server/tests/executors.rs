@@ -72,3 +72,25 @@ fn a_config_that_cannot_be_used_is_a_usage_error_that_says_where() {
         "{told}"
     );
 }
+
+#[test]
+fn a_flag_stands_above_a_variable_and_that_above_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("windlass.toml");
+    // Addresses that hardly a machine has, and if so, there is no token: each try ends with the one that it took.
+    fs::write(&file, "[server]\nlisten = \"203.0.113.1:1\"\n").unwrap();
+    let listen = |variable: Option<&str>, flag: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
+        command.arg("serve").args(flag).env("WINDLASS_CONFIG", &file).env_remove("WINDLASS_LISTEN");
+        if let Some(variable) = variable {
+            command.env("WINDLASS_LISTEN", variable);
+        }
+        let run = command.current_dir(folder.path()).output().unwrap();
+        assert!(!run.status.success());
+        String::from_utf8(run.stderr).unwrap()
+    };
+    assert!(listen(None, &[]).contains("203.0.113.1:1"));
+    assert!(listen(Some("203.0.113.2:2"), &[]).contains("203.0.113.2:2"));
+    let flag = ["--listen", "203.0.113.3:3"];
+    assert!(listen(Some("203.0.113.2:2"), &flag).contains("203.0.113.3:3"));
+}

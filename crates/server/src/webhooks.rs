@@ -7,15 +7,13 @@
 //! follower has come is written after its jobs are, and asking for a job twice gives the same one. Deliveries tell
 //! nothing of themselves.
 
-mod alerts;
-
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
     time::Duration,
 };
 
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, header};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
@@ -25,7 +23,7 @@ use sha2::Sha256;
 use tokio::{sync::watch, task::JoinHandle};
 use windlass::{Context, Engine, Error, HandlerResult, JobRequest, Outcome};
 use windlass_kernel::{
-    Failure, JobId, MarkName, Spec, TenantId, Timestamp,
+    Failure, JobId, MarkName, Spec, Timestamp,
     failure::{HTTP_REJECTED, HTTP_UNAVAILABLE, WEBHOOK_UNKNOWN},
 };
 use windlass_store::{
@@ -33,15 +31,14 @@ use windlass_store::{
     read::{FeedEvent, Scope},
 };
 
-use self::alerts::Teller;
 use crate::{
     config::{Config, EventFilter, Secret, Webhook},
     executors::{
-        client::{Outgoing, Outward, host, identity},
+        client::{Answered, Outgoing, Outward, host, identity},
         guard::Guard,
         look_after, retry_after, stopped,
     },
-    http::{App, tell},
+    http::{Alert, App, tell},
 };
 
 /// The kind of deliveries.
@@ -65,16 +62,17 @@ impl Webhooks {
             return Ok(Self::default());
         }
         let deliveries = Arc::new(Deliveries::new(config).map_err(Error::Worker)?);
-        let worker = app.engine.worker().name("webhooks").queues([QUEUE]);
-        let worker = worker.state(deliveries.clone());
+        if let Some(name) = &config.alerts.webhook {
+            let teller = Arc::new(Teller::new(&app.engine, deliveries.clone(), name)?);
+            app.alerts.tell_to(Box::new(move |begins, alert| {
+                let teller = teller.clone();
+                Box::pin(async move { teller.tell(begins, &alert).await })
+            }));
+        }
+        let worker = app.engine.worker().name("webhooks").queues([QUEUE]).state(deliveries);
         let worker = worker.concurrency(16).grace(config.server.settings.grace);
         let worker = worker.handle_kind(KIND, deliver).start().await?;
         let mut tasks = vec![look_after("webhooks", worker, app.stopping.clone())];
-        let to_alert = |webhook: &&Webhook| config.alerts.webhook.as_ref() == Some(&webhook.name);
-        if let Some(webhook) = config.webhooks.iter().find(to_alert) {
-            let teller = Teller::new(app, webhook.clone(), deliveries)?;
-            tasks.push(tokio::spawn(teller.run(app.stopping.clone())));
-        }
         for webhook in config.webhooks.iter().filter(|webhook| webhook.feed) {
             let follower = Follower::new(&app.engine, webhook.clone())?;
             let after = follower.begin().await?;
@@ -94,28 +92,12 @@ impl Webhooks {
 /// The payload of a delivery.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Delivery {
-    pub(crate) webhook: String,
-    /// What it has in common with all attempts: the webhook and the number of the event in the store.
-    pub(crate) id: String,
+struct Delivery {
+    webhook: String,
+    /// The number of the event in the store.
+    number: u64,
     /// The event, as it is sent.
-    pub(crate) event: Box<RawValue>,
-}
-
-impl Delivery {
-    /// The longest wait between two tries.
-    const BACKOFF_MAX: Duration = Duration::from_secs(60 * 60);
-
-    /// The job that delivers it.
-    pub(crate) fn request(&self, webhook: &Webhook) -> JobRequest {
-        JobRequest::of(KIND, self)
-            .queue(QUEUE)
-            .key(&self.id)
-            .key_scope(SCOPE)
-            .max_retries(u32::try_from(webhook.max_retries).expect("it is bounded"))
-            .backoff(webhook.backoff, Self::BACKOFF_MAX.max(webhook.backoff))
-            .timeout(webhook.timeout + Duration::from_secs(10))
-    }
+    event: Box<RawValue>,
 }
 
 /// Reads the feed for one webhook.
@@ -136,6 +118,8 @@ impl Follower {
     /// How long it waits if the store does not answer, and how long it is silent at the most.
     const AGAIN: Duration = Duration::from_secs(1);
     const LOOK: Duration = Duration::from_secs(5);
+    /// The longest wait between two tries of a delivery.
+    const BACKOFF_MAX: Duration = Duration::from_secs(60 * 60);
 
     fn new(engine: &Engine, webhook: Webhook) -> Result<Self, Error> {
         let mark = MarkName::new(format!("webhook:{}:{}", webhook.tenant, webhook.name))?;
@@ -235,15 +219,18 @@ impl Follower {
             None => return Ok(None),
         };
         let document = tell(told, self.webhook.contract, spec.as_deref());
-        let request = document.map(|event| {
-            let (webhook, id) =
-                (self.webhook.name.clone(), format!("{}:{number}", self.webhook.name));
-            Delivery { webhook, id, event }.request(&self.webhook)
-        });
+        let request = document.map(|event| self.delivery(number, event));
         Ok(match (request, spec) {
             (Some(request), Some(spec)) => Some(request.trace(spec.trace_id.as_str())),
             (request, _) => request,
         })
+    }
+
+    fn delivery(&self, number: u64, event: Box<RawValue>) -> JobRequest {
+        let webhook = &self.webhook;
+        let key = format!("{}:{number}", webhook.name);
+        let payload = Delivery { webhook: webhook.name.clone(), number, event };
+        request(webhook, &payload, &key)
     }
 
     async fn spec(&mut self, id: JobId) -> Result<Option<Arc<Spec>>, Error> {
@@ -283,7 +270,7 @@ async fn end_of_feed(engine: &Engine) -> Result<u64, store::Error> {
 
 /// What all deliveries share.
 #[derive(Debug)]
-pub(crate) struct Deliveries {
+struct Deliveries {
     webhooks: BTreeMap<String, (Webhook, Vec<Secret>)>,
     outward: Outward,
 }
@@ -298,30 +285,57 @@ impl Deliveries {
         let outward = Outward::new(Guard::new(&config.executors.http.allow), false)?;
         Ok(Self { webhooks, outward })
     }
+}
 
-    /// Makes the call, and says what was answered.
-    pub(crate) async fn send(
+/// Runs a delivery.
+async fn deliver(
+    delivery: Delivery,
+    context: Context,
+    deliveries: Arc<Deliveries>,
+) -> HandlerResult<Outcome> {
+    let known = deliveries.webhooks.get(&delivery.webhook);
+    // A job of one tenant cannot speak in the name of another.
+    let known = known.filter(|(webhook, _)| webhook.tenant == *context.tenant());
+    let Some((webhook, secrets)) = known else {
+        let message = format!("there is no webhook {:?}", delivery.webhook);
+        return Err(Failure::own(WEBHOOK_UNKNOWN, &message).into());
+    };
+    let mut headers = identity(&context);
+    // What is the same delivery is said by its own id, which stays the same in all attempts.
+    headers.remove("idempotency-key");
+    let at = seconds(context.engine().now());
+    let answered = deliveries.post(webhook, secrets, &delivery, at, headers).await?;
+    let status = answered.status;
+    let message = format!("{} answered {}", host(&webhook.url), status.as_u16());
+    match status.as_u16() {
+        200..=299 => Ok(Outcome::done(&serde_json::json!({ "status": status.as_u16() }))),
+        // The receiver wants no more of it.
+        410 => Err(Failure::own(HTTP_REJECTED, &message).into()),
+        _ => {
+            let failure = Failure::own(HTTP_UNAVAILABLE, &message);
+            Err(retry_after(failure, &answered.headers).into())
+        }
+    }
+}
+
+impl Deliveries {
+    /// Sends a delivery, signed with each secret.
+    async fn post(
         &self,
+        webhook: &Webhook,
+        secrets: &[Secret],
         delivery: &Delivery,
-        tenant: &TenantId,
+        at: i64,
         mut headers: HeaderMap,
-        now: Timestamp,
-    ) -> HandlerResult<StatusCode> {
-        let known = self.webhooks.get(&delivery.webhook);
-        // A job of one tenant cannot speak in the name of another.
-        let Some((webhook, secrets)) = known.filter(|(webhook, _)| webhook.tenant == *tenant)
-        else {
-            let message = format!("there is no webhook {:?}", delivery.webhook);
-            return Err(Failure::own(WEBHOOK_UNKNOWN, &message).into());
-        };
-        let (id, at, body) = (&delivery.id, seconds(now), delivery.event.get());
-        let signatures = secrets.iter().map(|secret| signature(secret, id, at, body));
+    ) -> HandlerResult<Answered> {
+        let id = format!("{}:{}", delivery.webhook, delivery.number);
+        let body = delivery.event.get();
+        let signatures = secrets.iter().map(|secret| signature(secret, &id, at, body));
         let signatures = signatures.collect::<Vec<_>>().join(" ");
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert("webhook-id", HeaderValue::from_str(id)?);
+        headers.insert("webhook-id", HeaderValue::from_str(&id)?);
         headers.insert("webhook-timestamp", HeaderValue::from(at));
         headers.insert("webhook-signature", HeaderValue::from_str(&signatures)?);
-        let host = host(&webhook.url);
         let outgoing = Outgoing {
             method: Method::POST,
             url: webhook.url.clone(),
@@ -331,32 +345,65 @@ impl Deliveries {
             timeout: webhook.timeout,
             bytes_max: 0,
         };
-        let answered = self.outward.send(outgoing).await?;
-        let message = format!("{host} answered {}", answered.status.as_u16());
-        match answered.status.as_u16() {
-            200..=299 => Ok(answered.status),
-            // The receiver wants no more of it.
-            410 => Err(Failure::own(HTTP_REJECTED, &message).into()),
-            _ => {
-                let failure = Failure::own(HTTP_UNAVAILABLE, &message);
-                Err(retry_after(failure, &answered.headers).into())
-            }
+        Ok(self.outward.send(outgoing).await?)
+    }
+}
+
+/// Tells a webhook of alerts: by a delivery like others, or, while the store is away, at once and without a net.
+struct Teller {
+    engine: Engine,
+    deliveries: Arc<Deliveries>,
+    name: String,
+}
+
+/// An alert as a webhook is told of it.
+#[derive(Serialize)]
+struct AlertEvent<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    payload: &'a Alert,
+}
+
+impl Teller {
+    /// How long the store may take to accept the delivery.
+    const STORE_MAX: Duration = Duration::from_secs(2);
+
+    fn new(engine: &Engine, deliveries: Arc<Deliveries>, name: &str) -> Result<Self, Error> {
+        let (webhook, _) = deliveries.webhooks.get(name).expect("the config was checked");
+        let engine = engine.tenant(webhook.tenant.as_str())?.acting_as("alerts")?;
+        Ok(Self { engine, name: name.to_owned(), deliveries })
+    }
+
+    async fn tell(&self, begins: bool, alert: &Alert) {
+        let (webhook, secrets) = &self.deliveries.webhooks[&self.name];
+        let kind = if begins { "alert.fired" } else { "alert.cleared" };
+        let event = serde_json::value::to_raw_value(&AlertEvent { kind, payload: alert });
+        let event = event.expect("an alert is plain data");
+        // Events have small numbers: this is another one, and the same on no two nodes.
+        let number = u64::try_from(self.engine.now().as_micros()).unwrap_or_default();
+        let delivery = Delivery { webhook: self.name.clone(), number, event };
+        let request = request(webhook, &delivery, &format!("{}:alert:{number}", self.name));
+        let accepted = tokio::time::timeout(Self::STORE_MAX, self.engine.enqueue(request)).await;
+        if matches!(accepted, Ok(Ok(_))) {
+            return;
+        }
+        let at = seconds(self.engine.now());
+        let sent = self.deliveries.post(webhook, secrets, &delivery, at, HeaderMap::new()).await;
+        if let Err(error) = sent {
+            tracing::error!(webhook = self.name, %error, "nobody could be told of an alert");
         }
     }
 }
 
-/// Runs a delivery.
-async fn deliver(
-    delivery: Delivery,
-    context: Context,
-    deliveries: Arc<Deliveries>,
-) -> HandlerResult<Outcome> {
-    let mut headers = identity(&context);
-    // What is the same delivery is said by its own id, which stays the same in all attempts.
-    headers.remove("idempotency-key");
-    let now = context.engine().now();
-    let status = deliveries.send(&delivery, context.tenant(), headers, now).await?;
-    Ok(Outcome::done(&serde_json::json!({ "status": status.as_u16() })))
+/// The job that delivers, under this key.
+fn request(webhook: &Webhook, delivery: &Delivery, key: &str) -> JobRequest {
+    JobRequest::of(KIND, delivery)
+        .queue(QUEUE)
+        .key(key)
+        .key_scope(SCOPE)
+        .max_retries(u32::try_from(webhook.max_retries).expect("it is bounded"))
+        .backoff(webhook.backoff, Follower::BACKOFF_MAX.max(webhook.backoff))
+        .timeout(webhook.timeout + Duration::from_secs(10))
 }
 
 fn seconds(at: Timestamp) -> i64 {

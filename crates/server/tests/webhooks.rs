@@ -86,12 +86,12 @@ fn an_alert_is_told_when_it_begins_and_when_it_is_over() {
     server.call("POST", &format!("/api/v1/jobs/{job}/cancel"), Some(&json!({})));
     until("its end", || receiver.received().len() == 2);
     let (begun, over) = (event(&receiver.received()[0]), event(&receiver.received()[1]));
-    assert_eq!((&begun["type"], &begun["firing"]), (&json!("alert"), &json!(true)));
+    assert_eq!((&begun["type"], &over["type"]), (&json!("alert.fired"), &json!("alert.cleared")));
     assert_eq!(
         (&begun["payload"]["name"], &begun["payload"]["queue"]),
         (&json!("queue_age"), &json!("slow"))
     );
-    assert_eq!((&over["firing"], &over["payload"]["name"]), (&json!(false), &json!("queue_age")));
+    assert_eq!(over["payload"]["name"], "queue_age");
     assert!(receiver.received().iter().all(is_signed));
 }
 

@@ -70,6 +70,9 @@ pub enum Error {
         #[source]
         source: BoxError,
     },
+    /// A server that was asked over HTTP does not tell us this. The message says why.
+    #[error("the server does not tell us: {0}")]
+    Denied(String),
 }
 
 macro_rules! codes {
@@ -128,6 +131,9 @@ codes! {
     Open, "STORE_CANNOT_OPEN", Permanent, false,
         "The database file cannot be opened.",
         "The message names the file and the cause.";
+    Denied, "DENIED", SecuritySensitive, false,
+        "A server was asked for something that it does not tell the caller: the token is missing or its role may not see it, or only the server itself knows it.",
+        "The message says what is missing. Use a token of a role that may, or ask on the server.";
 }
 
 impl Error {

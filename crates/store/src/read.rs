@@ -226,7 +226,7 @@ impl Standing {
 }
 
 /// A job that holds a slot that another waits for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     /// The rule.
     pub rule: RuleName,

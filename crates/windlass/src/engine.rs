@@ -25,7 +25,8 @@ use windlass_store::{
     self as store, Reply, Store, Write, read::Scope, rusqlite, sqlite::EnqueueInError,
 };
 
-use self::{local::Local, open::Opened, store_clock::StoreClock, wait::Ends};
+pub(crate) use self::store_clock::StoreClock;
+use self::{local::Local, open::Opened, wait::Ends};
 pub use self::{progress::Progress, wait::Ended};
 use crate::{
     Committer, Error, Handle, Ids, JobRequest, SubmitError, clock, committer,
@@ -50,6 +51,8 @@ pub struct Config {
     pub retention: Option<Retention>,
     /// Where this process answers. Whoever finds a SQLite file in use is told.
     pub address: Option<String>,
+    /// What lets us in, if the store is a server: `http://…`. Without it, `WINDLASS_TOKEN` of the environment does.
+    pub token: Option<String>,
 }
 
 impl Default for Config {
@@ -61,6 +64,7 @@ impl Default for Config {
             timers: Some(timers::Config::default()),
             retention: Some(Retention::default()),
             address: None,
+            token: None,
         }
     }
 }
@@ -95,9 +99,12 @@ pub(crate) struct Inner {
     handle: Handle,
     sqlite: Option<Arc<store::sqlite::Sqlite>>,
     schema: Option<String>,
+    /// The store, if it is a server.
+    #[cfg(feature = "client")]
+    pub(crate) remote: Option<Arc<crate::client::Remote>>,
     ends: Ends,
     pub(crate) local: Local,
-    pub(crate) store_clock: StoreClock,
+    pub(crate) store_clock: Arc<StoreClock>,
     /// Ends what runs in the background. Dropping it does the same.
     shutdown: watch::Sender<Stage>,
     /// In the order in which they end.
@@ -133,7 +140,18 @@ impl Engine {
     ///
     /// `sqlite:windlass.db` is a file, which is made if it is not there; `sqlite::memory:` is gone with the
     /// engine; `postgres://user@host/database` is a PostgreSQL database, where `?schema=NAME` picks another
-    /// schema than `windlass`.
+    /// schema than `windlass`; `http://127.0.0.1:7117` or `https://…` is a Windlass server, if this program is built
+    /// with the feature `client`.
+    ///
+    /// On a server everything is as on the other stores, and handlers are the same. Timers and retention are the
+    /// server's, whatever [`Config`] says, and so is the tenant: it goes with the token.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), windlass::Error> {
+    /// let engine = windlass::Engine::open("http://127.0.0.1:7117").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn open(url: &str) -> Result<Self, Error> {
         Self::open_with(url, &Config::default()).await
     }
@@ -146,33 +164,45 @@ impl Engine {
 
     /// Runs on a store that is open already. Two engines on one store are like two nodes.
     pub fn on(store: Arc<dyn Store>, config: &Config) -> Self {
-        Self::begin(Opened { store, sqlite: None, schema: None }, config)
+        Self::begin(Opened::new(store), config)
     }
 
     /// The same on a SQLite store, in whose file users can enqueue in their own transactions.
     pub fn on_sqlite(sqlite: Arc<store::sqlite::Sqlite>, config: &Config) -> Self {
-        Self::begin(Opened { store: sqlite.clone(), sqlite: Some(sqlite), schema: None }, config)
+        Self::begin(Opened { sqlite: Some(sqlite.clone()), ..Opened::new(sqlite) }, config)
     }
 
     fn begin(opened: Opened, config: &Config) -> Self {
-        let Opened { store, sqlite, schema } = opened;
+        let tenant = TenantId::new(Self::TENANT_DEFAULT).expect("the default name is a name");
+        let (timers, store_clock) = (config.timers, Arc::default());
+        // A server has timers of its own, and says what time it is and whose things we see.
+        #[cfg(feature = "client")]
+        let (tenant, timers, store_clock) = match &opened.remote {
+            Some(remote) => {
+                (remote.tenant().cloned().unwrap_or(tenant), None, remote.store_clock())
+            }
+            None => (tenant, timers, store_clock),
+        };
         let ids = Ids::new(config.clock.clone(), config.random.clone());
+        let store = opened.store;
         let committer = Committer::new(store.clone(), config.committer);
         let (shutdown, told) = watch::channel(Stage::Open);
         let inner = Arc::new(Inner {
             store,
             ids,
             handle: committer.handle(),
-            sqlite,
-            schema,
+            sqlite: opened.sqlite,
+            schema: opened.schema,
+            #[cfg(feature = "client")]
+            remote: opened.remote,
             ends: Ends::default(),
             local: Local::default(),
-            store_clock: StoreClock::default(),
+            store_clock,
             shutdown,
             services: Mutex::default(),
         });
         let mut services = Vec::new();
-        if let Some(timers) = config.timers {
+        if let Some(timers) = timers {
             let timers = Timers::new(&inner, timers, config.retention);
             services.push(tokio::spawn(timers.run(until(told.clone(), Stage::Closing))));
         }
@@ -181,7 +211,6 @@ impl Engine {
             let _ = committer.run(until(told, Stage::Closed)).await;
         }));
         inner.services.try_lock().expect("nobody else has it yet").extend(services);
-        let tenant = TenantId::new(Self::TENANT_DEFAULT).expect("the default name is a name");
         let actor = Actor::User(Principal::new("app").expect("it is a name"));
         Self { inner, tenant, actor, trace: None }
     }

@@ -36,10 +36,13 @@
 //! Where to start: [`engine`] is the way in; [`worker`] runs handlers; [`timers`] do what time brings, and recover
 //! what a dead process held; [`rules`] say who may run, and [`why`] tells why a job does not; [`schedules`] make jobs
 //! at their times; [`committer`] is the road that every write takes to the store. [`clock`] and [`ids`]
-//! bring in time and chance, so that a test can set both.
+//! bring in time and chance, so that a test can set both. With the feature `client`, an engine can be on a server that is
+//! spoken to over HTTP: only the address differs.
 //!
 //! Always true here: the engine decides nothing about a job. It sends ops, and the kernel decides.
 
+#[cfg(feature = "client")]
+pub mod client;
 pub mod clock;
 pub mod committer;
 pub mod engine;

@@ -5,19 +5,19 @@
 
 use std::{fmt, time::Duration};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use windlass_kernel::{
     Actor, Job, JobId, Kind, Queue, Rule, State, Timestamp, WorkerId,
     admit::Blocked,
     job::{Wait, WaitOn},
-    time::as_ms,
+    time::duration_ms_option,
 };
 use windlass_store::read::{Holder, Listens, Standing};
 
 use crate::{Engine, Error};
 
 /// Why a job is not running.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Why {
     /// The job.
     pub job_id: JobId,
@@ -30,7 +30,7 @@ pub struct Why {
 }
 
 /// One thing that keeps a job from running.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum Reason {
     /// It is at its end.
@@ -84,7 +84,7 @@ pub enum Reason {
         #[serde(skip_serializing_if = "Option::is_none")]
         because_of: Option<String>,
         /// Who holds its slots, if that is what it lacks.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
         holders: Vec<Holder>,
     },
     /// No worker listens to its queue.
@@ -113,14 +113,9 @@ pub enum Reason {
         /// Were more not counted?
         at_least: bool,
         /// In how long it may start, as far as can be said from what runs now.
-        #[serde(rename = "starts_in_ms", serialize_with = "ms_or_none")]
+        #[serde(rename = "starts_in_ms", with = "duration_ms_option")]
         starts_in: Option<Duration>,
     },
-}
-
-#[expect(clippy::ref_option, reason = "serde hands it over so")]
-fn ms_or_none<S: serde::Serializer>(time: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
-    time.map(as_ms).serialize(to)
 }
 
 impl Engine {
@@ -133,6 +128,10 @@ impl Engine {
     /// # }
     /// ```
     pub async fn why(&self, id: JobId) -> Result<Why, Error> {
+        #[cfg(feature = "client")]
+        if let Some(remote) = &self.inner().remote {
+            return remote.why(id).await?.ok_or(Error::NoJob(id));
+        }
         let standing = self.store().standing(&self.scope(), id).await?;
         Ok(Why::of(&standing.ok_or(Error::NoJob(id))?))
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Head;
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// A rule that keeps a job from being claimed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocked {
     /// The rule.
     pub rule: RuleName,
@@ -25,7 +25,7 @@ pub struct Blocked {
 }
 
 /// In which way a rule keeps a job from being claimed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "because", rename_all = "snake_case")]
 pub enum Because {
     /// It is a pause.

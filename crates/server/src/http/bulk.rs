@@ -184,7 +184,7 @@ pub(crate) async fn begin(call: Call) -> Result<Answer, Problem> {
         trace_id: Some(call.trace.clone()),
         ..NewJob::new(Kind::new(KIND)?, payload)
     };
-    let (_, job) = create(&call, new).await?;
+    let (_, job) = create(&call, None, new).await?;
     let document = document(&call, job).await?;
     Ok(Answer::json(StatusCode::CREATED, &document))
 }

@@ -54,6 +54,10 @@ pub(crate) struct ClaimBody {
     /// The identity of this claim, `claim_` and 26 digits as in our ids: sent again, it gets the same leases.
     #[schemars(with = "Option<String>")]
     claim_id: Option<ClaimId>,
+    /// Other workers of the same process: a job that must be alone is alone in its process.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    neighbours: Vec<WorkerId>,
 }
 
 /// What a worker got.
@@ -61,6 +65,10 @@ pub(crate) struct ClaimBody {
 pub(crate) struct Leases {
     /// None, if there was nothing.
     leases: Vec<LeaseDocument>,
+    /// When to ask again at the latest, if a rule holds jobs back that time alone lets go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    again_at: Option<Timestamp>,
 }
 
 /// A job that a worker got.
@@ -83,6 +91,7 @@ pub(crate) struct LeaseDocument {
 /// The longest wait of one call. Proxies cut off what is silent for a minute.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 const LEASE_DEFAULT: Duration = Duration::from_secs(30);
+const NEIGHBOURS_MAX: usize = 1_000;
 
 /// `POST /api/v1/claims`
 pub(crate) async fn claim(call: Call) -> Result<Answer, Problem> {
@@ -104,18 +113,18 @@ pub(crate) async fn claim(call: Call) -> Result<Answer, Problem> {
         if !jobs.is_empty() {
             room.notify_one();
             let leases = jobs.into_iter().map(LeaseDocument::from).collect();
-            return Ok(Answer::ok(&Leases { leases }));
+            return Ok(Answer::ok(&Leases { leases, again_at }));
+        }
+        if Instant::now() >= until {
+            return Ok(Answer::ok(&Leases { leases: Vec::new(), again_at }));
         }
         let again_at = again_at.map(|at| Instant::now() + at.since(call.engine().now()));
         let wake_at = again_at.map_or(until, |at| at.min(until));
-        if Instant::now() >= until {
-            return Ok(Answer::ok(&Leases { leases: Vec::new() }));
-        }
         tokio::select! {
             () = told => {}
             () = tokio::time::sleep_until(wake_at) => {}
             _ = stopping.wait_for(|stopping| *stopping) => {
-                return Ok(Answer::ok(&Leases { leases: Vec::new() }));
+                return Ok(Answer::ok(&Leases { leases: Vec::new(), again_at: None }));
             }
         }
         if Instant::now() >= until {
@@ -159,6 +168,12 @@ fn wanted(call: &Call, body: ClaimBody) -> Result<ClaimMany, Problem> {
         let why = "must not begin with windlass.: those are the server's own";
         return Err(windlass_kernel::Refusal::invalid("queues", why).into());
     }
+    if body.neighbours.len() > NEIGHBOURS_MAX {
+        let why = "must be at most 1,000";
+        return Err(windlass_kernel::Refusal::invalid("neighbours", why).into());
+    }
+    let neighbours = body.neighbours.iter().map(|worker| worker_of(call, worker));
+    let neighbours = neighbours.collect::<Result<Vec<WorkerId>, Problem>>()?;
     let lease = body.lease.unwrap_or(LEASE_DEFAULT);
     if lease < Claim::LEASE_MIN || lease > Claim::LEASE_MAX {
         let why = "must lie between 100 ms and 24 hours";
@@ -174,7 +189,7 @@ fn wanted(call: &Call, body: ClaimBody) -> Result<ClaimMany, Problem> {
         max: body.max.unwrap_or(1).clamp(1, 1_000),
         lease,
         start: body.start,
-        neighbours: Vec::new(),
+        neighbours,
     })
 }
 

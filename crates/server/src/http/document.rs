@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use windlass_kernel::{
     Actor, Cause, Class, DlqId, Epoch, Event, Fact, Failure, Job, JobId, State, Timestamp,
-    job::{Origin, ScheduleType, Wait},
+    job::{Origin, ScheduleType, Wait, Wakeup},
     time::as_ms,
 };
 
@@ -93,6 +93,10 @@ pub(crate) struct JobDocument {
     /// What it waits for.
     #[schemars(with = "Option<serde_json::Value>")]
     pub(crate) wait: Option<Wait>,
+    /// How its last wait ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub(crate) woken: Option<Wakeup>,
     /// Did somebody ask to cancel it?
     pub(crate) cancel_requested: bool,
     /// Its last failure.
@@ -130,6 +134,14 @@ pub(crate) struct JobDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Value>")]
     pub(crate) progress: Option<Box<RawValue>>,
+    /// The epoch that said so; not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<u64>")]
+    pub(crate) progress_epoch: Option<Epoch>,
+    /// When it said so; not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub(crate) progress_at: Option<Timestamp>,
 }
 
 /// How long a job waits between retries.
@@ -212,6 +224,7 @@ impl From<&Job> for JobDocument {
             interruptions: job.interruptions,
             next_retry_at: job.next_retry_at,
             wait: job.wait.clone(),
+            woken: job.woken,
             cancel_requested: job.cancel.is_some() && !job.state.is_end(),
             error: job.error.as_ref().map(FailureDocument::from),
             dlq_id: job.dlq_id,
@@ -224,6 +237,8 @@ impl From<&Job> for JobDocument {
             result: None,
             remaining: None,
             progress: None,
+            progress_epoch: None,
+            progress_at: None,
         }
     }
 }

@@ -125,11 +125,11 @@ pub(crate) fn shown(told: FeedEvent) -> Option<Json> {
 }
 
 /// How long a stream is silent at the most.
-const HEARTBEAT: Duration = Duration::from_secs(15);
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
 /// How many frames wait for a slow reader.
 const FRAMES_MAX: usize = 64;
 /// A reader that takes nothing for so long is cut off.
-const READER_MAX: Duration = Duration::from_secs(30);
+pub(crate) const READER_MAX: Duration = Duration::from_secs(30);
 
 /// `GET /api/v1/events/stream`
 pub(crate) async fn stream(call: Call) -> Result<Answer, Problem> {
@@ -141,12 +141,17 @@ pub(crate) async fn stream(call: Call) -> Result<Answer, Problem> {
     let after = last.or(call.query.number("after", u64::MAX)?);
     let (frames, body) = mpsc::channel(FRAMES_MAX);
     tokio::spawn(follow(call, contract, after.unwrap_or(0), frames));
-    let mut response = Response::new(Body::new(Frames(body)));
+    Ok(event_stream(body))
+}
+
+/// An answer of server-sent events, as they come.
+pub(crate) fn event_stream(frames: mpsc::Receiver<Bytes>) -> Answer {
+    let mut response = Response::new(Body::new(Frames(frames)));
     let value = HeaderValue::from_static("text/event-stream");
     response.headers_mut().insert(header::CONTENT_TYPE, value);
     // A proxy that collects what it passes on would make it no stream.
     response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
-    Ok(Answer(response))
+    Answer(response)
 }
 
 /// Sends what happens, until the reader is gone, the server stops or the caller may no longer see it.

@@ -91,9 +91,20 @@ pub(crate) struct NewJobBody {
     /// The job that is its parent: it is cancelled with it.
     #[schemars(with = "Option<String>")]
     parent_job_id: Option<JobId>,
+    /// How many times its worker may vanish without progress before it is given up; 5, if nothing is said.
+    max_interruptions: Option<u32>,
+    /// The id of the new job, for a caller that makes it before its first try, `job_` and 26 digits as in our ids: sent
+    /// again, it gives the same job.
+    #[schemars(with = "Option<String>")]
+    job_id: Option<JobId>,
 }
 
 impl NewJobBody {
+    /// The id of the new job, if the caller made one.
+    pub(crate) fn job_id(&self) -> Option<JobId> {
+        self.job_id
+    }
+
     pub(crate) fn into_new(self) -> Result<NewJob, Refusal> {
         let payload = self.payload.as_ref().map_or("null", |payload| payload.get());
         let payload = Payload::parse(payload, Payload::MAX_BYTES_DEFAULT)?;
@@ -133,6 +144,7 @@ impl NewJobBody {
             tags: self.tags,
             trace_id: self.trace_id,
             parent: self.parent_job_id,
+            max_interruptions: self.max_interruptions.unwrap_or(usual.max_interruptions),
             ..usual
         })
     }
@@ -161,36 +173,48 @@ pub(crate) async fn enqueue(call: Call) -> Result<Answer, Problem> {
         }
         body.idempotency_key = Some(key);
     }
+    let given = body.job_id();
     let mut new = body.into_new()?;
     // Who asked finds the job by the trace of the answer.
     new.trace_id.get_or_insert_with(|| call.trace.clone());
     let (hit, job) =
-        create(&call, new).await.map_err(|error| contract::problem(contract, error))?;
+        create(&call, given, new).await.map_err(|error| contract::problem(contract, error))?;
     let status = if hit { StatusCode::OK } else { StatusCode::CREATED };
     let payload = call.app.payload(&call, job.id).await?;
     let job = contract::job(contract, &job, payload);
     Ok(Answer::json(status, &EnqueuedDocument { idempotent_hit: hit, job }))
 }
 
-/// Creates a job, and gives it back as it stands.
-pub(crate) async fn create(call: &Call, new: NewJob) -> Result<(bool, Job), Error> {
+/// Creates a job, under the id that the caller gave if it gave one, and gives it back as it stands.
+pub(crate) async fn create(
+    call: &Call,
+    given: Option<JobId>,
+    new: NewJob,
+) -> Result<(bool, Job), Error> {
     let tenant = call.caller.tenant().map_err(|_| Refusal::invalid("tenant", NO_TENANT))?;
-    let op = enqueue_op(call, tenant, new);
-    let made = op.job_id;
+    let op = enqueue_op(call, tenant, given, new);
+    let wanted = op.job_id;
     let write = Write::Op { tenant: tenant.clone(), op: op.into() };
     let Reply::Answer(answer) = call.engine().submit(write).await? else {
         unreachable!("an op is answered by an answer")
     };
     let job = call.engine().store().job(call.scope(), answer.job_id).await?;
-    Ok((answer.job_id != made, job.ok_or(Error::NoJob(answer.job_id))?))
+    let hit = is_hit(&answer, wanted, given.is_some());
+    Ok((hit, job.ok_or(Error::NoJob(answer.job_id))?))
 }
 
 const NO_TENANT: &str = "is needed: a token for every tenant makes nothing new";
 
-fn enqueue_op(call: &Call, tenant: &TenantId, new: NewJob) -> Enqueue {
+/// Was the job there already? An id that was made here is known to nobody else, so what is on record under it was sent
+/// twice by us.
+fn is_hit(answer: &windlass_kernel::Answer, wanted: JobId, is_given: bool) -> bool {
+    answer.job_id != wanted || (is_given && answer.recorded)
+}
+
+fn enqueue_op(call: &Call, tenant: &TenantId, given: Option<JobId>, new: NewJob) -> Enqueue {
     let ids = call.engine().ids();
     Enqueue {
-        job_id: ids.job_id(),
+        job_id: given.unwrap_or_else(|| ids.job_id()),
         tenant: tenant.clone(),
         new: Box::new(new),
         random: ids.random(),
@@ -277,12 +301,12 @@ pub(crate) async fn enqueue_batch(call: Call) -> Result<Answer, Problem> {
     for (place, job) in body.jobs.iter().enumerate() {
         let parsed = serde_json::from_str::<NewJobBody>(job.get());
         let parsed = parsed.map_err(|why| Problem::from(Refusal::invalid("jobs", why.to_string())));
-        let new = parsed.and_then(|body| body.into_new().map_err(Problem::from));
+        let new = parsed.and_then(|body| Ok((body.job_id(), body.into_new()?)));
         match new {
-            Ok(mut new) => {
+            Ok((given, mut new)) => {
                 new.trace_id.get_or_insert_with(|| call.trace.clone());
-                let op = enqueue_op(&call, &tenant, new);
-                places.push((place, op.job_id));
+                let op = enqueue_op(&call, &tenant, given, new);
+                places.push((place, op.job_id, given.is_some()));
                 writes.push(Write::Op { tenant: tenant.clone(), op: op.into() });
                 results.push(OpResult::default());
             }
@@ -290,12 +314,12 @@ pub(crate) async fn enqueue_batch(call: Call) -> Result<Answer, Problem> {
         }
     }
     let replies = call.engine().submit_all(&writes).await;
-    for ((place, made), reply) in places.into_iter().zip(replies) {
+    for ((place, wanted, is_given), reply) in places.into_iter().zip(replies) {
         results[place] = match reply {
             Ok(Reply::Answer(answer)) => OpResult {
                 job_id: Some(answer.job_id),
                 ok: true,
-                idempotent_hit: Some(answer.job_id != made),
+                idempotent_hit: Some(is_hit(&answer, wanted, is_given)),
                 state: Some(answer.state),
                 ..OpResult::default()
             },
@@ -365,12 +389,14 @@ pub(crate) async fn show(call: Call) -> Result<Answer, Problem> {
     }
     let store = call.engine().store();
     let output = store.outputs(call.scope(), id).await?.pop();
-    let progress = store.progress(call.scope(), id).await?.and_then(|progress| raw(progress.value));
+    let progress = store.progress(call.scope(), id).await?;
     let document = JobDocument {
         payload: payload.and_then(raw),
         result: output.as_ref().and_then(|output| raw(output.result.clone()?)),
         remaining: output.as_ref().and_then(|output| raw(output.remaining.clone()?)),
-        progress,
+        progress_epoch: progress.as_ref().map(|progress| progress.epoch),
+        progress_at: progress.as_ref().map(|progress| progress.at),
+        progress: progress.and_then(|progress| raw(progress.value)),
         ..JobDocument::from(&job)
     };
     Ok(Answer::ok(&document))
@@ -479,17 +505,48 @@ pub(crate) async fn cancel_job(call: Call, id: JobId) -> Result<Answer, Problem>
     act(&call, id, op.into()).await
 }
 
+/// How a job is to be tried again.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RetryBody {
+    /// What is meant; what fits the state of the job, if nothing is said.
+    op: Option<RetryOp>,
+    /// The id of the job that a re-run makes, for a caller that makes it before its first try: sent again, it gives the
+    /// same job.
+    #[schemars(with = "Option<String>")]
+    new_job_id: Option<JobId>,
+}
+
+/// How a job is to be tried again.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RetryOp {
+    /// A job that is scheduled for later is due now.
+    Promote,
+    /// A retry that is scheduled is due now.
+    RetryNow,
+    /// The task of a job that failed or was cancelled runs again, as a new job.
+    Rerun,
+}
+
 /// `POST /api/v1/jobs/{id}/retry`
 pub(crate) async fn retry(call: Call) -> Result<Answer, Problem> {
+    let body: RetryBody = call.body()?;
     let id = call.job_id()?;
     let job = call.app.job(&call, id).await?;
     let by = call.by();
-    let op: Op = match job.state {
-        State::Failed | State::Cancelled => {
-            Rerun { job_id: id, new_job_id: call.engine().ids().job_id(), by }.into()
+    let fits = match job.state {
+        State::Failed | State::Cancelled => RetryOp::Rerun,
+        State::Scheduled => RetryOp::Promote,
+        _ => RetryOp::RetryNow,
+    };
+    let op: Op = match body.op.unwrap_or(fits) {
+        RetryOp::Rerun => {
+            let new_job_id = body.new_job_id.unwrap_or_else(|| call.engine().ids().job_id());
+            Rerun { job_id: id, new_job_id, by }.into()
         }
-        State::Scheduled => Promote { job_id: id, when: PromoteWhen::Now { by } }.into(),
-        _ => RetryNow { job_id: id, by }.into(),
+        RetryOp::Promote => Promote { job_id: id, when: PromoteWhen::Now { by } }.into(),
+        RetryOp::RetryNow => RetryNow { job_id: id, by }.into(),
     };
     act(&call, id, op).await
 }

@@ -6,12 +6,13 @@
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use windlass::Error;
 use windlass_kernel::{
-    Actor, By, Class, Epoch, Failure, JobId, Op, Payload, Refusal, TenantId, WorkerId,
-    ops::{Outcome, Release, Renew, Settle, Start},
+    Actor, By, Class, Epoch, Failure, JobId, Op, Payload, Refusal, TenantId, Timestamp, WorkerId,
+    job::{Wait, WaitOn},
+    ops::{Outcome, Release, Renew, Settle, Start, WaitFor},
     time::duration_ms_option,
 };
 use windlass_store::{Reply, Write, read::Scope};
@@ -58,6 +59,31 @@ pub(crate) async fn start(call: Call) -> Result<Answer, Problem> {
 pub(crate) async fn release(call: Call) -> Result<Answer, Problem> {
     each(&call, |lease: LeaseBody, by| {
         Ok((lease.job_id, Release { job_id: lease.job_id, epoch: lease.epoch, by }.into()))
+    })
+    .await
+}
+
+/// A lease that is given up for some time.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WaitEntry {
+    /// The job.
+    #[schemars(with = "String")]
+    job_id: JobId,
+    /// The epoch of the lease.
+    #[schemars(with = "u64")]
+    epoch: Epoch,
+    /// When it goes on.
+    #[schemars(with = "String")]
+    until: Timestamp,
+}
+
+/// `POST /api/v1/leases/wait`
+pub(crate) async fn wait(call: Call) -> Result<Answer, Problem> {
+    each(&call, |entry: WaitEntry, by| {
+        let WaitEntry { job_id, epoch, until } = entry;
+        let wait = Wait { on: WaitOn::Time, until: Some(until) };
+        Ok((job_id, WaitFor { job_id, epoch, by, wait }.into()))
     })
     .await
 }
@@ -153,6 +179,7 @@ pub(crate) struct SettleEntry {
     #[schemars(with = "Option<serde_json::Value>")]
     result: Option<Box<RawValue>>,
     /// What is left to do, if it ended in part.
+    #[serde(default, deserialize_with = "even_null")]
     #[schemars(with = "Option<serde_json::Value>")]
     remaining: Option<Box<RawValue>>,
     /// What went wrong, if it failed.
@@ -162,6 +189,11 @@ pub(crate) struct SettleEntry {
     /// Figures for the attempt.
     #[schemars(with = "Option<serde_json::Value>")]
     stats: Option<Box<RawValue>>,
+}
+
+/// A null that is sent is a value.
+fn even_null<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(from).map(Some)
 }
 
 /// How an execution ended.

@@ -241,6 +241,9 @@ pub(crate) struct RequeueBody {
     /// Another payload than the one that failed.
     #[schemars(with = "Option<serde_json::Value>")]
     payload: Option<Box<RawValue>>,
+    /// The id of the new job, for a caller that makes it before its first try: sent again, it gives the same job.
+    #[schemars(with = "Option<String>")]
+    new_job_id: Option<JobId>,
 }
 
 /// The job that took over.
@@ -260,7 +263,7 @@ pub(crate) async fn requeue(call: Call) -> Result<Answer, Problem> {
     let body: RequeueBody = call.body()?;
     let id = letter_id(&call)?;
     let payload = body.payload.map(|text| Payload::parse(text.get(), Payload::MAX_BYTES_DEFAULT));
-    let new_job_id = call.engine().ids().job_id();
+    let new_job_id = body.new_job_id.unwrap_or_else(|| call.engine().ids().job_id());
     let op = Requeue { dlq_id: id, new_job_id, payload: payload.transpose()?, by: call.by() };
     let job_id = act(&call, id, op.into()).await?;
     let job = call.app.job(&call, job_id).await?;

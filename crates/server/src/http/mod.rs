@@ -28,6 +28,7 @@ mod problem;
 mod query;
 mod queues;
 mod rates;
+mod ready;
 mod room;
 mod route;
 mod routes;
@@ -39,8 +40,7 @@ mod tls;
 mod tokens;
 
 pub(crate) use self::{
-    alerts::Thresholds,
-    alerts::{Alert, Alerts},
+    alerts::{Alert, Thresholds},
     app::{App, Settings},
     bulk::{KIND as OPERATION_KIND, QUEUE as OPERATION_QUEUE, carry_out},
     feed::tell,

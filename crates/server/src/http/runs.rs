@@ -68,7 +68,7 @@ pub(crate) async fn enqueue(call: Call) -> Result<Answer, Problem> {
     let body: NewRunBody = call.body()?;
     let mut new = body.into_new()?;
     new.trace_id = new.trace_id.or_else(|| call.given_trace().cloned());
-    let made = create(&call, new).await;
+    let made = create(&call, None, new).await;
     let (hit, job) = made.map_err(|error| contract::problem(Some(&runs::CONTRACT), error))?;
     let status = if hit { StatusCode::OK } else { StatusCode::CREATED };
     Ok(Answer::json(status, &RunDocument::new(&job)))

@@ -74,6 +74,10 @@ impl ScheduleBody {
             (None, None, Some(at)) => When::At(at),
             _ => return Err(invalid("must be said once: cron, every_ms or at")),
         };
+        if self.job.job_id().is_some() {
+            let why = "cannot be given: each job of a schedule has its own";
+            return Err(Refusal::invalid("job_id", why));
+        }
         Ok(ScheduleSpec {
             when,
             jitter: self.jitter.unwrap_or_default(),
@@ -233,6 +237,15 @@ pub(crate) async fn resume(call: Call) -> Result<Answer, Problem> {
     show(call).await
 }
 
+/// How a job is made now.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct TriggerBody {
+    /// The id of the new job, for a caller that makes it before its first try: sent again, it gives the same job.
+    #[schemars(with = "Option<String>")]
+    new_job_id: Option<JobId>,
+}
+
 /// The job that was made.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Triggered {
@@ -243,8 +256,9 @@ pub(crate) struct Triggered {
 
 /// `POST /api/v1/schedules/{name}/trigger`
 pub(crate) async fn trigger(call: Call) -> Result<Answer, Problem> {
+    let body: TriggerBody = call.body()?;
     let ids = call.engine().ids();
-    let (job_id, random) = (ids.job_id(), ids.random());
+    let (job_id, random) = (body.new_job_id.unwrap_or_else(|| ids.job_id()), ids.random());
     act(&call, name(&call)?, Action::Trigger { job_id, random }).await?;
     Ok(Answer::json(StatusCode::CREATED, &Triggered { job_id }))
 }

@@ -29,7 +29,7 @@ pub(crate) async fn enqueue(call: Call) -> Result<Answer, Problem> {
     let body: CreateTask = call.body()?;
     let mut new = body.into_new_job(Payload::MAX_BYTES_DEFAULT)?;
     new.trace_id.get_or_insert_with(|| call.trace.clone());
-    let made = create(&call, new).await;
+    let made = create(&call, None, new).await;
     let (hit, job) = made.map_err(|error| contract::problem(Some(&tasks::CONTRACT), error))?;
     let status = if hit { StatusCode::OK } else { StatusCode::CREATED };
     let created = Created { idempotent_hit: hit, task: TaskDocument::new(&job) };

@@ -208,6 +208,31 @@ impl From<Token> for TokenDocument {
     }
 }
 
+/// Who calls.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Me {
+    /// As whom the caller acts.
+    principal: String,
+    /// What the caller may do.
+    #[schemars(with = "String")]
+    role: Role,
+    /// Whose things the caller can see; `*` for those of every tenant.
+    tenant: String,
+    /// What time it is, by the clock that decides.
+    #[schemars(with = "String")]
+    now: Timestamp,
+}
+
+/// `GET /api/v1/me`
+pub(crate) async fn me(call: Call) -> Result<Answer, Problem> {
+    Ok(Answer::ok(&Me {
+        principal: call.caller.principal.to_string(),
+        role: call.caller.role,
+        tenant: call.scope().tenant().map_or_else(|| "*".to_owned(), ToString::to_string),
+        now: call.engine().now(),
+    }))
+}
+
 /// `POST /api/v1/tokens`
 pub(crate) async fn issue(call: Call) -> Result<Answer, Problem> {
     let body: TokenBody = call.body()?;

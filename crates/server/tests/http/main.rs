@@ -5,6 +5,7 @@
 #![cfg(unix)]
 
 mod alerts;
+mod bad;
 mod bulk;
 mod client;
 mod contracts;

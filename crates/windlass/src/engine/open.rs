@@ -19,6 +19,22 @@ pub(super) struct Opened {
     pub(super) sqlite: Option<Arc<Sqlite>>,
     /// Its schema, if it is PostgreSQL.
     pub(super) schema: Option<String>,
+    /// The same, if it is a server.
+    #[cfg(feature = "client")]
+    pub(super) remote: Option<Arc<crate::client::Remote>>,
+}
+
+impl Opened {
+    /// A store of which nothing else is known.
+    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            sqlite: None,
+            schema: None,
+            #[cfg(feature = "client")]
+            remote: None,
+        }
+    }
 }
 
 pub(super) async fn open(url: &str, config: &Config) -> Result<Opened, Error> {
@@ -29,9 +45,10 @@ pub(super) async fn open(url: &str, config: &Config) -> Result<Opened, Error> {
         }
         Some(("sqlite", path)) => open_file(url, path, config),
         Some(("postgres" | "postgresql", _)) => open_postgres(url, config).await,
+        Some(("http" | "https", _)) => open_server(url, config).await,
         _ => Err(not_understood(
             url,
-            "it begins with sqlite: or postgres://, such as sqlite:windlass.db",
+            "it begins with sqlite:, postgres:// or http://, such as sqlite:windlass.db",
         )),
     }
 }
@@ -49,7 +66,7 @@ fn open_file(url: &str, path: &str, config: &Config) -> Result<Opened, Error> {
 
 fn of_sqlite(sqlite: Sqlite) -> Opened {
     let sqlite = Arc::new(sqlite);
-    Opened { store: sqlite.clone(), sqlite: Some(sqlite), schema: None }
+    Opened { sqlite: Some(sqlite.clone()), ..Opened::new(sqlite) }
 }
 
 #[cfg(feature = "postgres")]
@@ -57,12 +74,27 @@ async fn open_postgres(url: &str, _config: &Config) -> Result<Opened, Error> {
     let options = postgres::Options::parse(url)?;
     let schema = options.schema.clone();
     let store = Arc::new(postgres::Postgres::open(options).await?);
-    Ok(Opened { store, sqlite: None, schema: Some(schema) })
+    Ok(Opened { schema: Some(schema), ..Opened::new(store) })
 }
 
 #[cfg(not(feature = "postgres"))]
 async fn open_postgres(url: &str, _config: &Config) -> Result<Opened, Error> {
     Err(not_understood(url, "this program was built without PostgreSQL"))
+}
+
+#[cfg(feature = "client")]
+async fn open_server(url: &str, config: &Config) -> Result<Opened, Error> {
+    let token = config.token.clone().or_else(|| std::env::var("WINDLASS_TOKEN").ok());
+    let opened = crate::client::Remote::open(url, token.as_deref(), config.clock.clone()).await;
+    let remote = Arc::new(opened.map_err(|why| not_understood(url, &why))??);
+    Ok(Opened { remote: Some(remote.clone()), ..Opened::new(remote) })
+}
+
+#[cfg(not(feature = "client"))]
+async fn open_server(url: &str, _config: &Config) -> Result<Opened, Error> {
+    let why = "this program was built without the client of a server: add the feature `client` to \
+               windlass in Cargo.toml";
+    Err(not_understood(url, why))
 }
 
 fn not_understood(url: &str, why: &str) -> Error {

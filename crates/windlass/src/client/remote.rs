@@ -1,0 +1,469 @@
+//! The store that is a server: writes and reads as calls.
+//!
+//! What only a server itself needs (what time brings, follow-ups, retention, proof that workers are dead) has nothing to
+//! tell here, or says so.
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use serde::de::DeserializeOwned;
+use tokio::task::AbortHandle;
+use windlass_kernel::{
+    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, MarkName, Refusal, Retention,
+    Rule, Schedule, ScheduleName, TaskId, TenantId, Timestamp, Token, TokenId, WorkerId,
+};
+use windlass_store::{
+    Bell, Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
+    read::{
+        Cursor, Due, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output,
+        Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp,
+    },
+};
+
+use super::{
+    bell, commit,
+    link::{Failed, Link, unfit},
+    wire::{
+        AttemptDocument, EventDocument, FeedDocument, JobDocument, LetterDocument, List,
+        QueueDocument, ScheduleDocument, WorkerDocument,
+    },
+};
+use crate::{Why, clock::Clock, engine::StoreClock};
+
+/// A Windlass server, as a store.
+pub struct Remote {
+    link: Arc<Link>,
+    /// Whose things the server lets us see; those of every tenant, if none is named.
+    tenant: Option<TenantId>,
+    ready: Bell,
+    /// What rings it. It begins when somebody listens.
+    follower: OnceLock<AbortHandle>,
+    /// Nobody rings it: what time brings is the server's to look after.
+    sooner: Bell,
+}
+
+impl Remote {
+    /// Opens the server at this address, and asks it who it takes us for.
+    pub(crate) async fn open(
+        url: &str,
+        token: Option<&str>,
+        clock: Clock,
+    ) -> Result<Result<Self, Error>, String> {
+        let link = Arc::new(Link::new(url, token, clock)?);
+        let (ready, follower, sooner) = (Bell::default(), OnceLock::new(), Bell::default());
+        let tenant = link.me().await;
+        Ok(tenant.map(|tenant| Self { link, tenant, ready, follower, sooner }))
+    }
+
+    /// The tenant that the server takes us for; none, if it is every one.
+    pub fn tenant(&self) -> Option<&TenantId> {
+        self.tenant.as_ref()
+    }
+
+    /// Where the server is.
+    pub fn url(&self) -> &str {
+        self.link.url()
+    }
+
+    pub(crate) fn store_clock(&self) -> Arc<StoreClock> {
+        self.link.store_clock.clone()
+    }
+
+    /// Why a job is not running, as the server tells it.
+    pub(crate) async fn why(&self, id: JobId) -> Result<Option<Why>, Error> {
+        self.find(&["jobs", &id.to_string(), "why"]).await
+    }
+
+    /// May we see what is this scope's?
+    fn admits(&self, scope: &Scope) -> bool {
+        match (scope.tenant(), &self.tenant) {
+            (Some(wanted), Some(own)) => wanted == own,
+            _ => true,
+        }
+    }
+
+    /// What is at this path, if it is there.
+    async fn find<T: DeserializeOwned>(&self, path: &[&str]) -> Result<Option<T>, Error> {
+        match self.link.get(path, &[]).await {
+            Ok(found) => Ok(Some(found)),
+            Err(Failed::Problem(problem)) if problem.is_not_found() => Ok(None),
+            Err(failed) => Err(failed.into_error()),
+        }
+    }
+
+    async fn list<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: &[(&str, String)],
+    ) -> Result<List<T>, Error> {
+        self.link.get(path, query).await.map_err(Failed::into_error)
+    }
+
+    async fn document(&self, scope: &Scope, id: JobId) -> Result<Option<JobDocument>, Error> {
+        if !self.admits(scope) {
+            return Ok(None);
+        }
+        let found: Option<JobDocument> = self.find(&["jobs", &id.to_string()]).await?;
+        Ok(found.filter(|job| scope.admits(job.tenant())))
+    }
+
+    async fn letter_document(
+        &self,
+        scope: &Scope,
+        id: DlqId,
+    ) -> Result<Option<LetterDocument>, Error> {
+        if !self.admits(scope) {
+            return Ok(None);
+        }
+        let found: Option<LetterDocument> = self.find(&["dlq", &id.to_string()]).await?;
+        Ok(found.filter(|letter| scope.admits(&letter.tenant)))
+    }
+
+    async fn history(&self, id: JobId) -> Result<Vec<Event>, Error> {
+        let (mut events, mut after) = (Vec::<Event>::new(), 0);
+        loop {
+            let query = [("after", u64::to_string(&after)), ("limit", "1000".to_owned())];
+            let path = ["jobs", &id.to_string(), "events"];
+            let page: List<EventDocument> = self.list(&path, &query).await?;
+            for document in page.items {
+                after = document.number;
+                let started = events.last().is_some_and(Event::started_after);
+                events.push(document.into_event(started));
+            }
+            if page.next.is_none() {
+                return Ok(events);
+            }
+        }
+    }
+
+    /// Something that only the server itself can tell.
+    fn not_here<T>(&self, what: &str) -> Result<T, Error> {
+        Err(Error::Denied(format!("{what} cannot be asked for over HTTP; {} keeps it", self.url())))
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        if let Some(follower) = self.follower.get() {
+            follower.abort();
+        }
+    }
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Remote");
+        shown.field("url", &self.url()).field("tenant", &self.tenant).finish_non_exhaustive()
+    }
+}
+
+fn fit<T>(found: Result<T, Refusal>) -> Result<T, Error> {
+    found.map_err(|why| unfit(&why))
+}
+
+fn page_of<T, U>(list: List<T>, item: impl Fn(T) -> Result<U, Refusal>) -> Result<Page<U>, Error> {
+    let items = fit(list.items.into_iter().map(item).collect())?;
+    let next = list.next.map(|next| next.parse()).transpose().map_err(|why| unfit(&why))?;
+    Ok(Page { items, next })
+}
+
+/// What says which part of a list is wanted.
+fn paged(cursor: Cursor) -> Vec<(&'static str, String)> {
+    let limit = cursor.limit.clamp(1, Cursor::LIMIT_MAX).to_string();
+    let from = cursor.from.map(|from| ("cursor", from.to_string()));
+    [Some(("limit", limit)), from].into_iter().flatten().collect()
+}
+
+impl Store for Remote {
+    fn claims_wait(&self) -> bool {
+        false
+    }
+
+    fn overlap(&self) -> Overlap {
+        // Calls wait for the line more than for each other.
+        Overlap { commits_max: 16, writes_min: 1 }
+    }
+
+    fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {
+        Box::pin(async move { commit::commit(&self.link, self.tenant.as_ref(), &writes).await })
+    }
+
+    fn job(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Job>> {
+        let scope = scope.clone();
+        Box::pin(async move {
+            let found = self.document(&scope, id).await?;
+            fit(found.map(JobDocument::into_job).transpose())
+        })
+    }
+
+    fn newest_of_task(&self, _scope: &Scope, _task: &TaskId) -> StoreFuture<'_, Option<Job>> {
+        Box::pin(async { self.not_here("the newest job of a task") })
+    }
+
+    fn payload(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<String>> {
+        let scope = scope.clone();
+        Box::pin(async move { Ok(self.document(&scope, id).await?.map(|job| job.payload())) })
+    }
+
+    fn outputs(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Output>> {
+        let scope = scope.clone();
+        Box::pin(async move {
+            Ok(self.document(&scope, id).await?.map(|job| job.outputs()).unwrap_or_default())
+        })
+    }
+
+    fn progress(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Progress>> {
+        let scope = scope.clone();
+        Box::pin(async move { Ok(self.document(&scope, id).await?.and_then(|job| job.progress())) })
+    }
+
+    fn events(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Event>> {
+        let scope = scope.clone();
+        Box::pin(async move {
+            match self.document(&scope, id).await? {
+                Some(_) => self.history(id).await,
+                None => Ok(Vec::new()),
+            }
+        })
+    }
+
+    fn attempts(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Attempt>> {
+        let scope = scope.clone();
+        Box::pin(async move {
+            let Some(job) = self.job(&scope, id).await? else { return Ok(Vec::new()) };
+            let path = ["jobs", &id.to_string(), "attempts"];
+            let list: List<AttemptDocument> = self.list(&path, &[]).await?;
+            Ok(list.items.into_iter().map(|attempt| attempt.into_attempt(&job)).collect())
+        })
+    }
+
+    fn letter(&self, scope: &Scope, id: DlqId) -> StoreFuture<'_, Option<DeadLetter>> {
+        let scope = scope.clone();
+        Box::pin(async move {
+            Ok(self.letter_document(&scope, id).await?.map(LetterDocument::into_letter))
+        })
+    }
+
+    fn approvals(&self, scope: &Scope, id: DlqId) -> StoreFuture<'_, Vec<Approval>> {
+        let scope = scope.clone();
+        Box::pin(async move {
+            let found = self.letter_document(&scope, id).await?;
+            Ok(found.map(LetterDocument::into_approvals).unwrap_or_default())
+        })
+    }
+
+    fn open_jobs(&self) -> StoreFuture<'_, Vec<Job>> {
+        Box::pin(async { self.not_here("everything that is open") })
+    }
+
+    fn jobs(&self, filter: JobFilter, cursor: Cursor) -> StoreFuture<'_, Page<Job>> {
+        Box::pin(async move {
+            if !self.admits(&filter.scope) {
+                return Ok(Page { items: Vec::new(), next: None });
+            }
+            let mut query = paged(cursor);
+            let states: Vec<&str> = filter.states.iter().map(|state| state.as_str()).collect();
+            let said = [
+                ("state", (!states.is_empty()).then(|| states.join(","))),
+                ("queue", filter.queue.as_ref().map(ToString::to_string)),
+                ("kind", filter.kind.as_ref().map(ToString::to_string)),
+                ("tag", filter.tag.as_ref().map(ToString::to_string)),
+                ("created_from", filter.created_from.map(|at| at.to_string())),
+                ("created_before", filter.created_before.map(|at| at.to_string())),
+            ];
+            query.extend(said.into_iter().filter_map(|(name, value)| Some((name, value?))));
+            let mut list: List<JobDocument> = self.list(&["jobs"], &query).await?;
+            list.items.retain(|job| filter.scope.admits(job.tenant()));
+            page_of(list, JobDocument::into_job)
+        })
+    }
+
+    fn letters(&self, filter: LetterFilter, cursor: Cursor) -> StoreFuture<'_, Page<DeadLetter>> {
+        Box::pin(async move {
+            if !self.admits(&filter.scope) {
+                return Ok(Page { items: Vec::new(), next: None });
+            }
+            let mut query = paged(cursor);
+            query.extend(filter.state.map(|state| ("state", state.to_string())));
+            let mut list: List<LetterDocument> = self.list(&["dlq"], &query).await?;
+            list.items.retain(|letter| filter.scope.admits(&letter.tenant));
+            page_of(list, |letter| Ok(letter.into_letter()))
+        })
+    }
+
+    fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>> {
+        Box::pin(async {
+            let list: List<WorkerDocument> = self.list(&["workers"], &[]).await?;
+            fit(list.items.into_iter().map(WorkerDocument::into_view).collect())
+        })
+    }
+
+    fn oldest_ready(&self, _scope: &Scope) -> StoreFuture<'_, Vec<OldestReady>> {
+        Box::pin(async {
+            let list: List<QueueDocument> = self.list(&["queues"], &[]).await?;
+            let oldest = list.items.into_iter().filter_map(|queue| {
+                Some(OldestReady { since: queue.oldest_ready_at?, queue: queue.queue })
+            });
+            Ok(oldest.collect())
+        })
+    }
+
+    fn feed(&self, _scope: &Scope, _after: u64, _rows: u32) -> StoreFuture<'_, Feed> {
+        Box::pin(async { self.not_here("the feed of a store") })
+    }
+
+    fn notes(
+        &self,
+        _tenant: &TenantId,
+        about: &About,
+        before: u64,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<FeedEvent>> {
+        let about = about.clone();
+        Box::pin(async move {
+            let About::Schedule(name) = about else { return self.not_here("such a note") };
+            let limit = limit.clamp(1, Cursor::LIMIT_MAX).to_string();
+            let query = [("cursor", before.to_string()), ("limit", limit)];
+            let path = ["schedules", name.as_str(), "history"];
+            let list: List<FeedDocument> = self.list(&path, &query).await?;
+            Ok(list.items.into_iter().map(FeedEvent::from).collect())
+        })
+    }
+
+    fn acts(&self, _scope: &Scope, _before: u64, _limit: usize) -> StoreFuture<'_, Vec<FeedEvent>> {
+        Box::pin(async { self.not_here("what people did") })
+    }
+
+    fn token(&self, _id: TokenId) -> StoreFuture<'_, Option<Token>> {
+        Box::pin(async { self.not_here("a token") })
+    }
+
+    fn tokens(&self, _scope: &Scope) -> StoreFuture<'_, Vec<Token>> {
+        Box::pin(async { self.not_here("a list of tokens") })
+    }
+
+    fn mark(&self, _name: &MarkName) -> StoreFuture<'_, Option<u64>> {
+        Box::pin(async { self.not_here("a mark in the feed") })
+    }
+
+    fn schedule(
+        &self,
+        _tenant: &TenantId,
+        name: &ScheduleName,
+    ) -> StoreFuture<'_, Option<Schedule>> {
+        let name = name.clone();
+        Box::pin(async move {
+            let found: Option<ScheduleDocument> = self.find(&["schedules", name.as_str()]).await?;
+            fit(found.map(|document| document.into_schedule(None)).transpose())
+        })
+    }
+
+    fn schedules(
+        &self,
+        _tenant: &TenantId,
+        after: Option<&ScheduleName>,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<Schedule>> {
+        let after = after.map(|after| ("cursor", after.to_string()));
+        Box::pin(async move {
+            let limit = ("limit", limit.clamp(1, Cursor::LIMIT_MAX).to_string());
+            let query: Vec<_> = [Some(limit), after].into_iter().flatten().collect();
+            let list: List<ScheduleDocument> = self.list(&["schedules"], &query).await?;
+            fit(list.items.into_iter().map(|document| document.into_schedule(None)).collect())
+        })
+    }
+
+    fn inbox_result(&self, _scope: &Scope, _id: JobId) -> StoreFuture<'_, Option<InboxResult>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn prune(&self, _retention: Retention, _max: usize) -> StoreFuture<'_, Pruned> {
+        Box::pin(async { Ok(Pruned::default()) })
+    }
+
+    fn counts(&self, _scope: &Scope) -> StoreFuture<'_, Vec<(String, String, u64)>> {
+        Box::pin(async {
+            let list: List<QueueDocument> = self.list(&["queues"], &[]).await?;
+            let of_queue = |queue: QueueDocument| {
+                let name = queue.queue.to_string();
+                queue.counts.into_iter().map(move |(state, count)| (name.clone(), state, count))
+            };
+            Ok(list.items.into_iter().flat_map(of_queue).collect())
+        })
+    }
+
+    fn raise_incarnation(&self) -> StoreFuture<'_, ()> {
+        Box::pin(async { self.not_here("a new incarnation") })
+    }
+
+    fn ready(&self) -> Listener {
+        let listener = self.ready.listen();
+        self.follower.get_or_init(|| {
+            let following = bell::follow(self.link.clone(), self.ready.clone());
+            tokio::spawn(following).abort_handle()
+        });
+        listener
+    }
+
+    fn sooner(&self) -> Listener {
+        self.sooner.listen()
+    }
+
+    fn due(&self, _max: usize) -> StoreFuture<'_, Due> {
+        Box::pin(async {
+            let (jobs, schedules) = (Vec::new(), Vec::new());
+            Ok(Due { jobs, schedules, now: Timestamp::MIN, next_at: None, next_retry_at: None })
+        })
+    }
+
+    fn follow_ups(&self, _max: usize) -> StoreFuture<'_, Vec<StoredFollowUp>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn open_children(
+        &self,
+        _tenant: &TenantId,
+        _parent: JobId,
+        _max: usize,
+    ) -> StoreFuture<'_, Vec<JobId>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn vouch(&self, _worker: &WorkerId) -> StoreFuture<'_, ()> {
+        // A server cannot know that a process elsewhere is dead: its leases run out.
+        Box::pin(async { Ok(()) })
+    }
+
+    fn stop_vouching(&self, _worker: &WorkerId) -> StoreFuture<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn dead_workers(&self) -> StoreFuture<'_, Vec<WorkerId>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn held_by(
+        &self,
+        _worker: &WorkerId,
+        _max: usize,
+    ) -> StoreFuture<'_, Vec<(TenantId, JobId, u64)>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn rules(&self) -> StoreFuture<'_, Vec<Rule>> {
+        Box::pin(async { Ok(self.list(&["rules"], &[]).await?.items) })
+    }
+
+    fn standing(&self, _scope: &Scope, _id: JobId) -> StoreFuture<'_, Option<Standing>> {
+        Box::pin(async { self.not_here("the standing of a job") })
+    }
+
+    fn health(&self) -> StoreFuture<'_, ()> {
+        Box::pin(async {
+            let asked: Result<serde_json::Value, Failed> = self.link.get(&["readyz"], &[]).await;
+            asked.map(drop).map_err(Failed::into_error)
+        })
+    }
+}

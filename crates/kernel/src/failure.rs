@@ -97,6 +97,36 @@ codes! {
     GIVEN_UP, Permanent, false,
         "A person gave up on the job.",
         "The message is their reason. Requeue the dead letter if they were wrong.";
+    HTTP_UNREACHABLE, Transient, true,
+        "The server that the job calls could not be reached, or broke off.",
+        "Look whether its name and port are right and it is up.";
+    HTTP_TIMEOUT, Transient, true,
+        "The server that the job calls did not answer in time.",
+        "Look what keeps it. Give the call a longer timeout_ms, up to what the config of the server allows.";
+    HTTP_UNAVAILABLE, Transient, true,
+        "The server that the job calls answered that it cannot now: 408, 425, 429 or 5xx; or the receiver of a webhook, with anything but 2xx and 410.",
+        "The message has the status. If it came with Retry-After, the next try waits at least so long.";
+    HTTP_REJECTED, Permanent, false,
+        "The server that the job calls gave an answer that trying again will not change.",
+        "The message has the status. Mend the call, or name the status in expect_status if it is as good as done.";
+    ADDRESS_NOT_ALLOWED, SecuritySensitive, false,
+        "The job calls an address that may not be called, such as one of this machine or of a private network.",
+        "If it is meant to be called, whoever runs the server can name it in allow of the section executors.http.";
+    COMMAND_NOT_ALLOWED, SecuritySensitive, false,
+        "The job names a command that the config does not know, or gives it an argument that it may not have.",
+        "Whoever runs the server says in executors.command.allow what can be run, and with which arguments.";
+    COMMAND_NOT_STARTED, Transient, true,
+        "The program of a command could not be started.",
+        "The message says why. Look whether the program is where the config says and can be executed.";
+    COMMAND_FAILED, Permanent, false,
+        "The command ended with an exit code that means failure, or was ended by a signal.",
+        "The message has the code and the end of what it wrote to stderr. Exit code 75, or one in retry_exit_codes, is tried again.";
+    COMMAND_UNAVAILABLE, Transient, true,
+        "The command ended with an exit code that means: try again later.",
+        "The message has the code and the end of what it wrote to stderr.";
+    WEBHOOK_UNKNOWN, Permanent, false,
+        "A delivery is for a webhook that is no longer in the config.",
+        "Put the webhook back and requeue the dead letter, or discard it.";
     TRANSIENT_ERROR, Transient, true,
         "A test injected this failure on purpose.",
         "Nothing, in a test. Elsewhere, take the middleware for faults from the worker.";

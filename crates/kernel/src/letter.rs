@@ -170,7 +170,7 @@ fn push_word(word: &str, out: &mut String) {
 
 /// Letters stay; a piece that is a digest, a uuid or an id of ours goes as a whole, and of others what is a number.
 fn push_piece(piece: &str, out: &mut String) {
-    let has_digit = piece.chars().any(|it| it.is_numeric());
+    let has_digit = piece.chars().any(char::is_numeric);
     let is_hex = |it: char| it.is_ascii_hexdigit() || it == '-';
     let is_long_hex = piece.len() >= 8 && piece.chars().all(is_hex) && has_digit;
     let is_own_id = piece.rsplit_once('_').is_some_and(|(_, digits)| {

@@ -56,6 +56,11 @@ impl Rule {
         matches!(self.says, Says::Concurrency { .. } | Says::Breaker(_))
     }
 
+    /// Does it have a [`RuleState`]? What a limit goes by is counted from leases.
+    pub fn remembers(&self) -> bool {
+        matches!(self.says, Says::Rate(_) | Says::Breaker(_) | Says::RetryBudget(_))
+    }
+
     /// Must two claims that it covers come one after the other? What one takes the other has to see.
     pub fn is_shared(&self) -> bool {
         self.restrains() && self.says != Says::Pause

@@ -2,7 +2,13 @@
 
 mod cli;
 #[cfg(unix)]
+mod config;
+#[cfg(unix)]
+mod executors;
+#[cfg(unix)]
 mod http;
+#[cfg(unix)]
+mod webhooks;
 
 use std::process::ExitCode;
 

@@ -76,6 +76,10 @@ pub trait Store: Send + Sync {
     /// How many commits it can use at the same time. More are in order, and gain nothing.
     fn overlap(&self) -> Overlap;
 
+    /// Would claims that are on their way at once only wait for each other? Then the time of the second is better used
+    /// for other writes. It may say something else after each commit.
+    fn claims_wait(&self) -> bool;
+
     /// Writes a batch in one transaction. When it answers, the answers are durable.
     ///
     /// What users have put into the inbox comes first, also with a batch that is empty.

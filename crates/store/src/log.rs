@@ -252,13 +252,13 @@ pub(crate) fn speaks_of(line: &str, job_id: JobId) -> bool {
 
 /// The event of a line. The spec of its job stands in the job's row.
 pub(crate) fn decode(line: &str, at: Timestamp, spec: &Arc<Spec>) -> Result<Event, Error> {
-    let line: Line = serde_json::from_str(line).map_err(|error| damaged(error.to_string()))?;
+    let line: Line = serde_json::from_str(line).map_err(damaged)?;
     let fact = match &line.11 {
         None => Fact::Plain,
         Some(LineFact::Other(fact)) => fact.clone(),
         Some(LineFact::Created { created, attempt }) => {
             if *created != spec_digest(spec) {
-                return Err(damaged(format!("job_{} is not what was created", line.0)));
+                return Err(damaged(format_args!("job_{} is not what was created", line.0)));
             }
             Fact::Created { spec: spec.clone(), attempt: *attempt }
         }
@@ -277,14 +277,14 @@ pub(crate) fn decode_alone(line: &str, at: Timestamp) -> Option<Event> {
     event_of(line, at, fact).ok()
 }
 
-fn damaged(why: String) -> Error {
+fn damaged(why: impl std::fmt::Display) -> Error {
     Error::Damaged(format!("a line of the log: {why}"))
 }
 
 fn event_of(line: Line, at: Timestamp, fact: Fact) -> Result<Event, Error> {
     let job_id = format!("{}{}", JobId::PREFIX, line.0);
     Ok(Event {
-        job_id: job_id.parse().map_err(|_| damaged(format!("{job_id} is no job id")))?,
+        job_id: job_id.parse().map_err(|_| damaged(format_args!("{job_id} is no job id")))?,
         number: line.1,
         at,
         cause: line.2,

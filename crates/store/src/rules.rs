@@ -154,7 +154,7 @@ impl Outcome {
 
 /// How many jobs are held, by rule and part.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct HeldParts(HashMap<(RuleName, Part), usize>);
+pub(crate) struct HeldParts(HashMap<RuleName, HashMap<Part, usize>>);
 
 impl HeldParts {
     /// So many more of these jobs are held, or fewer.
@@ -168,18 +168,22 @@ impl HeldParts {
             if rule.scope.covers(queue, tenant, kind)
                 && let Some(part) = Part::of(rule.says.each(), queue, tenant, kind, lane)
             {
-                let held = self.0.entry((rule.name.clone(), part)).or_default();
+                let parts = match self.0.get_mut(&rule.name) {
+                    Some(parts) => parts,
+                    None => self.0.entry(rule.name.clone()).or_default(),
+                };
+                if parts.len() > 4_096 {
+                    parts.retain(|_, held| *held > 0);
+                }
+                let held = parts.entry(part).or_default();
                 *held = held.saturating_add_signed(change);
             }
-        }
-        if self.0.len() > 4_096 {
-            self.0.retain(|_, held| *held > 0);
         }
     }
 
     /// How many of this part are held.
     pub(crate) fn of(&self, rule: &Rule, part: &Part) -> usize {
-        self.0.get(&(rule.name.clone(), part.clone())).copied().unwrap_or(0)
+        self.0.get(&rule.name).and_then(|parts| parts.get(part)).copied().unwrap_or(0)
     }
 }
 

@@ -108,6 +108,7 @@ impl Committer {
         }
         let mut flying = Flying::default();
         loop {
+            self.queue.let_claims_wait(self.store.claims_wait());
             let least = if flying.is_empty() { 0 } else { writes_min };
             tokio::select! {
                 biased;

@@ -178,7 +178,9 @@ impl Engine {
         // A server has timers of its own, and says what time it is and whose things we see.
         #[cfg(feature = "client")]
         let (tenant, timers, store_clock) = match &opened.remote {
-            Some(remote) => (remote.tenant().cloned().unwrap_or(tenant), None, remote.store_clock()),
+            Some(remote) => {
+                (remote.tenant().cloned().unwrap_or(tenant), None, remote.store_clock())
+            }
             None => (tenant, timers, store_clock),
         };
         let ids = Ids::new(config.clock.clone(), config.random.clone());

@@ -1,6 +1,6 @@
 //! `windlass serve`: the server.
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{process::ExitCode, sync::Arc};
 
 use clap::Args;
 use tokio::{
@@ -11,29 +11,19 @@ use tokio::{
 use windlass::{Config, Engine, Error};
 use windlass_store::read::Scope;
 
-use super::{
-    exit,
-    store::{self, StoreArg},
+use super::{exit, store};
+use crate::{
+    config::{self, ServerArgs},
+    executors::BuiltIn,
+    http::{self, App, Tls, TlsFiles},
+    webhooks::Webhooks,
 };
-use crate::http::{self, App, Settings, Tls, TlsFiles};
 
 /// Serve jobs over HTTP.
 #[derive(Args)]
 pub(crate) struct Serve {
     #[command(flatten)]
-    store: StoreArg,
-    /// Where to listen. Port 0 takes a free one.
-    #[arg(long, env = "WINDLASS_LISTEN", default_value = "127.0.0.1:7117")]
-    listen: SocketAddr,
-    /// For development on this machine: no token is needed, and jobs can be run by a call.
-    #[arg(long, env = "WINDLASS_DEV")]
-    dev: bool,
-    /// The certificate to serve HTTPS with, in PEM. It is read again when it has changed.
-    #[arg(long, env = "WINDLASS_TLS_CERTIFICATE", requires = "tls_key")]
-    tls_certificate: Option<PathBuf>,
-    /// Its private key, in PEM.
-    #[arg(long, env = "WINDLASS_TLS_KEY", requires = "tls_certificate")]
-    tls_key: Option<PathBuf>,
+    server: ServerArgs,
 }
 
 pub(crate) fn run(command: &Serve) -> ExitCode {
@@ -50,39 +40,44 @@ pub(crate) fn run(command: &Serve) -> ExitCode {
 
 async fn serve(command: &Serve) -> Result<(), ExitCode> {
     log();
-    if command.store.store == "sqlite::memory:" {
+    let setup = config::Config::load(&command.server);
+    let setup = setup.map_err(|error| exit::fail(exit::USAGE, &error))?;
+    let server = &setup.server;
+    if server.store == "sqlite::memory:" {
         let message = "a server must not lose what it accepted, and memory does.\n\
                        Name a file: --store sqlite:windlass.db.";
         return Err(exit::fail(exit::USAGE, message));
     }
-    if command.dev && !command.listen.ip().is_loopback() {
+    if server.settings.dev && !server.listen.ip().is_loopback() {
         let message = format!(
             "--dev lets everybody do everything, so it listens on this machine only, not on {}.\n\
              Leave --dev out, or listen on 127.0.0.1.",
-            command.listen
+            server.listen
         );
         return Err(exit::fail(exit::USAGE, &message));
     }
-    let listener = TcpListener::bind(command.listen).await.map_err(|error| {
+    let listener = TcpListener::bind(server.listen).await.map_err(|error| {
         let message = format!(
             "cannot listen on {}: {error}.\nName another address with --listen HOST:PORT.",
-            command.listen
+            server.listen
         );
         exit::fail(exit::CONFLICT, &message)
     })?;
     let address =
         listener.local_addr().map_err(|error| exit::fail(exit::FAILED, &error.to_string()))?;
-    let files = command.tls_certificate.clone().zip(command.tls_key.clone());
-    let tls = files.map(|(certificate, key)| Tls::open(TlsFiles { certificate, key })).transpose();
+    let tls = server
+        .tls
+        .clone()
+        .map(|(certificate, key)| Tls::open(TlsFiles { certificate, key }))
+        .transpose();
     let tls = tls.map_err(|error| exit::fail(exit::USAGE, &error.to_string()))?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let config = Config { address: Some(format!("{scheme}://{address}")), ..Config::default() };
-    let engine =
-        Engine::open_with(&command.store.store, &config).await.map_err(|error| match error {
-            Error::Store(error) => store::fail(&error),
-            other => exit::fail(exit::USAGE, &format!("{other:?}")),
-        })?;
-    check_tokens(command, &engine).await?;
+    let engine = Engine::open_with(&server.store, &config).await.map_err(|error| match error {
+        Error::Store(error) => store::fail(&error),
+        other => exit::fail(exit::USAGE, &format!("{other:?}")),
+    })?;
+    check_tokens(server, &engine).await?;
     let (stop, stopping) = watch::channel(false);
     tokio::spawn(async move {
         signalled().await;
@@ -91,21 +86,28 @@ async fn serve(command: &Serve) -> Result<(), ExitCode> {
         // Kept, so that nobody takes its end for an order.
         std::future::pending::<()>().await;
     });
-    let settings = Settings::new(command.dev);
+    let settings = server.settings.clone();
+    let grace = settings.grace;
     let app = Arc::new(App::new(engine.clone(), settings, stopping.clone()));
-    println!("windlass serves {} at {scheme}://{address}", shown(&command.store.store));
+    println!("windlass serves {} at {scheme}://{address}", shown(&server.store));
     let worker = engine.worker().name("server").queues([http::OPERATION_QUEUE]).concurrency(4);
     let worker = worker.handle_kind(http::OPERATION_KIND, http::carry_out).start().await;
     let worker = worker.map_err(|error| exit::fail(exit::FAILED, &error.to_string()))?;
+    let failed = |error: Error| exit::fail(exit::FAILED, &error.to_string());
+    let built_in = BuiltIn::start(&engine, &setup.executors, grace, &stopping).await;
+    let built_in = built_in.map_err(failed)?;
+    let webhooks = Webhooks::start(&app, &setup).await.map_err(failed)?;
     http::serve(app, listener, tls, stopping).await;
     let _ = worker.shutdown().await;
+    webhooks.ended().await;
+    built_in.ended().await;
     engine.close().await;
     Ok(())
 }
 
 /// Whoever can be reached from elsewhere must know who calls.
-async fn check_tokens(command: &Serve, engine: &Engine) -> Result<(), ExitCode> {
-    if command.dev {
+async fn check_tokens(server: &config::Server, engine: &Engine) -> Result<(), ExitCode> {
+    if server.settings.dev {
         return Ok(());
     }
     let tokens = engine.store().tokens(&Scope::Every).await.map_err(|error| store::fail(&error))?;
@@ -114,15 +116,15 @@ async fn check_tokens(command: &Serve, engine: &Engine) -> Result<(), ExitCode> 
     }
     let how = format!(
         "Make one with: windlass token add NAME --role admin --store {}",
-        shown(&command.store.store)
+        shown(&server.store)
     );
-    if command.listen.ip().is_loopback() {
+    if server.listen.ip().is_loopback() {
         eprintln!("windlass: there is no token yet, so nobody can do anything.\n{how}");
         return Ok(());
     }
     let message = format!(
         "{} can be reached from elsewhere, and there is no token that says who may come in.\n{how}",
-        command.listen
+        server.listen
     );
     Err(exit::fail(exit::USAGE, &message))
 }

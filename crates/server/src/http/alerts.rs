@@ -4,13 +4,13 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
     time::{Duration, Instant},
 };
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use windlass::Engine;
+use windlass::{BoxFuture, Engine};
 use windlass_kernel::{State, TenantId, Timestamp};
 use windlass_store::{Error, read::Scope};
 
@@ -78,10 +78,14 @@ pub(crate) struct Alert {
     pub(crate) since: Timestamp,
 }
 
+/// Tells others of an alert: whether it begins, and which.
+pub(crate) type Tell = Box<dyn Fn(bool, Alert) -> BoxFuture<()> + Send + Sync>;
+
 /// The alerts that hold now.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Alerts {
     now: Mutex<Vec<Alert>>,
+    tell: OnceLock<Tell>,
 }
 
 /// What happened in the last minute.
@@ -131,28 +135,46 @@ impl Alerts {
         let mut seen = Seen::default();
         loop {
             let found = look(&engine, &figures, &thresholds, &mut seen).await;
-            self.replace(found, engine.now());
+            for (begins, alert) in self.replace(found, engine.now()) {
+                if let Some(tell) = self.tell.get() {
+                    tell(begins, alert).await;
+                }
+            }
             tokio::time::sleep(thresholds.look_every).await;
         }
     }
 
-    /// What was there already keeps its time.
-    fn replace(&self, mut found: Vec<Alert>, now: Timestamp) {
+    /// Whom to tell when an alert begins or ends.
+    pub(crate) fn tell_to(&self, tell: Tell) {
+        let _ = self.tell.set(tell);
+    }
+
+    /// What was there already keeps its time. It gives back what begins and what ends.
+    fn replace(&self, mut found: Vec<Alert>, now: Timestamp) -> Vec<(bool, Alert)> {
         let mut all = self.now.lock().expect("nobody panics with it");
+        let mut news = Vec::new();
         for alert in &mut found {
-            let same = |old: &&Alert| {
-                (old.name, &old.tenant, &old.queue) == (alert.name, &alert.tenant, &alert.queue)
-            };
-            let old = all.iter().find(same);
-            match old {
+            match all.iter().find(|old| old.is_same(alert)) {
                 Some(old) => alert.since = old.since,
-                None => tracing::warn!(alert = alert.name, summary = alert.summary, "alert"),
-            }
-            if old.is_none() {
-                alert.since = now;
+                None => {
+                    alert.since = now;
+                    tracing::warn!(alert = alert.name, summary = alert.summary, "alert");
+                    news.push((true, alert.clone()));
+                }
             }
         }
+        let ended = all.iter().filter(|old| !found.iter().any(|alert| alert.is_same(old)));
+        news.extend(ended.map(|old| (false, old.clone())));
         *all = found;
+        news
+    }
+}
+
+impl Alert {
+    /// Is it about the same thing?
+    fn is_same(&self, other: &Alert) -> bool {
+        let key = |alert: &Alert| (alert.name, alert.tenant.clone(), alert.queue.clone());
+        key(self) == key(other)
     }
 }
 

@@ -73,25 +73,35 @@ async fn page(
     let mut items = Vec::new();
     for told in feed.events {
         let number = told.number;
-        let document = match (told.event(), contract) {
-            (_, None) => shown(told),
-            (None, Some(_)) => None,
-            (Some(event), Some(_)) => {
-                let spec = match specs.get(&event.job_id) {
-                    Some(spec) => spec.clone(),
-                    None => {
-                        let job = store.job(call.scope(), event.job_id).await?;
-                        let spec = job.map(|job| job.spec.clone());
-                        specs.insert(event.job_id, spec.clone());
-                        spec
-                    }
-                };
-                spec.and_then(|spec| contract::event(contract, event, &spec, number))
-            }
+        let spec = match (told.event(), contract) {
+            (Some(event), Some(_)) => match specs.get(&event.job_id) {
+                Some(spec) => spec.clone(),
+                None => {
+                    let job = store.job(call.scope(), event.job_id).await?;
+                    let spec = job.map(|job| job.spec.clone());
+                    specs.insert(event.job_id, spec.clone());
+                    spec
+                }
+            },
+            _ => None,
         };
+        let document = tell(told, contract, spec.as_deref());
         items.extend(document.map(|document| (number, document)));
     }
     Ok((items, feed.upto))
+}
+
+/// An event of the feed in the words of a contract, if it sees anything, or in our own. A contract needs the job's spec.
+pub(crate) fn tell(
+    told: FeedEvent,
+    contract: Option<&Contract>,
+    spec: Option<&Spec>,
+) -> Option<Json> {
+    match (told.event(), contract) {
+        (_, None) => shown(told),
+        (None, Some(_)) => None,
+        (Some(event), Some(_)) => contract::event(contract, event, spec?, told.number),
+    }
 }
 
 fn ours(told: &FeedEvent, kind: &'static str, payload: &impl Serialize) -> Json {

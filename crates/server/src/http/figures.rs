@@ -1,6 +1,6 @@
 //! Figures of this process, as Prometheus reads them.
 
-use std::time::Duration;
+use std::{sync::atomic::AtomicU64, time::Duration};
 
 use axum::http::StatusCode;
 use prometheus_client::{
@@ -8,10 +8,13 @@ use prometheus_client::{
     metrics::{
         counter::Counter,
         family::Family,
+        gauge::Gauge,
         histogram::{Histogram, exponential_buckets},
     },
     registry::{Registry, Unit},
 };
+use windlass::Engine;
+use windlass_store::{Error, read::Scope};
 
 use super::route::Route;
 
@@ -92,5 +95,154 @@ impl Figures {
         let mut text = String::new();
         encode_registry(&mut text, &self.registry).expect("a string takes everything");
         text
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct JobLabels {
+    queue: String,
+    state: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QueueLabels {
+    queue: String,
+}
+
+/// What the store holds, at the moment when it is asked.
+pub(crate) struct StoreFigures {
+    registry: Registry,
+    jobs: Family<JobLabels, Gauge>,
+    oldest_ready: Family<QueueLabels, Gauge<f64, AtomicU64>>,
+    workers: Gauge,
+    held: Gauge,
+    up: Gauge,
+}
+
+impl Default for StoreFigures {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("windlass");
+        let (jobs, oldest_ready) = (Family::default(), Family::default());
+        let (workers, held, up) = (Gauge::default(), Gauge::default(), Gauge::default());
+        let help = "Jobs that are kept, by queue and state";
+        registry.register("jobs", help, Family::clone(&jobs));
+        let help = "For how long the job has been ready that waits longest, by queue";
+        registry.register_with_unit(
+            "oldest_ready",
+            help,
+            Unit::Seconds,
+            Family::clone(&oldest_ready),
+        );
+        registry.register("workers", "Worker sessions that are known", Gauge::clone(&workers));
+        registry.register("jobs_held", "Jobs that workers hold", Gauge::clone(&held));
+        registry.register("store_up", "Whether the store answers: 1 or 0", Gauge::clone(&up));
+        Self { registry, jobs, oldest_ready, workers, held, up }
+    }
+}
+
+impl StoreFigures {
+    /// Asks the store.
+    pub(crate) async fn read(&self, engine: &Engine, scope: &Scope) -> Result<(), Error> {
+        let store = engine.store();
+        let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        for (queue, state, count) in store.counts(scope).await? {
+            self.jobs.get_or_create(&JobLabels { queue, state }).inc_by(number(count));
+        }
+        for oldest in store.oldest_ready(scope).await? {
+            let age = engine.now().since(oldest.since).as_secs_f64();
+            self.oldest_ready
+                .get_or_create(&QueueLabels { queue: oldest.queue.to_string() })
+                .set(age);
+        }
+        let sessions = store.sessions().await?;
+        self.workers.set(number(sessions.len() as u64));
+        self.held.set(number(sessions.iter().map(|session| session.held).sum()));
+        Ok(())
+    }
+
+    /// Does the store answer?
+    pub(crate) fn up(&self, is_up: bool) {
+        self.up.set(i64::from(is_up));
+    }
+
+    /// All of them as text, without its end.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        encode_registry(&mut text, &self.registry).expect("a string takes everything");
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::*;
+    use crate::http::routes::ROUTES;
+
+    /// The page on figures: each with its type, its labels and what it says.
+    fn page() -> String {
+        let figures = Figures::default();
+        figures.call(&ROUTES[0], StatusCode::OK, Duration::from_millis(1));
+        figures.problem("NOT_FOUND");
+        let held = StoreFigures::default();
+        let (queue, state) = ("default".to_owned(), "queued".to_owned());
+        held.oldest_ready.get_or_create(&QueueLabels { queue: queue.clone() }).set(1.0);
+        held.jobs.get_or_create(&JobLabels { queue, state }).set(1);
+        let text = figures.text() + &held.text();
+        let mut page = String::from(
+            "# Figures\n\nWritten from `crates/server/src/http/figures.rs` by a test; `make bless` renews it.\n\n\
+             `GET /metrics` tells them in the format of OpenMetrics. Counters are of one process since its start; what \
+             the store\nholds is the same on every node, so take it from one of them, or the largest.\n\
+             [`windlass.rules.yml`](prometheus/windlass.rules.yml) has alerts for them.\n\n\
+             | figure | type | labels | what it says |\n|---|---|---|---|\n",
+        );
+        let lines: Vec<&str> = text.lines().collect();
+        for help in lines.iter().filter_map(|line| line.strip_prefix("# HELP ")) {
+            let (name, says) = help.split_once(' ').expect("a name and a sentence");
+            let kind = lines.iter().find_map(|line| {
+                line.strip_prefix("# TYPE ")?.strip_prefix(name)?.strip_prefix(' ')
+            });
+            let sample =
+                lines.iter().find(|line| line.starts_with(name)).expect("each has a sample");
+            let labels = sample
+                .split_once('{')
+                .map_or("", |(_, rest)| rest.split_once('}').map_or("", |(labels, _)| labels));
+            let labels: Vec<&str> = labels
+                .split(',')
+                .filter_map(|label| label.split_once('='))
+                .map(|(name, _)| name)
+                .collect();
+            let labels =
+                labels.into_iter().filter(|name| *name != "le").collect::<Vec<_>>().join(", ");
+            let shown =
+                if kind == Some("counter") { format!("{name}_total") } else { name.to_owned() };
+            let _ = writeln!(
+                page,
+                "| `{shown}` | {} | {labels} | {says} |",
+                kind.expect("each has a type")
+            );
+        }
+        page
+    }
+
+    #[test]
+    fn the_page_on_figures_is_up_to_date() {
+        windlass_testkit::docs::compare_page("metrics.md", &page());
+    }
+
+    #[test]
+    fn the_shipped_alerts_speak_of_figures_that_exist() {
+        let rules = include_str!("../../../../docs/prometheus/windlass.rules.yml");
+        let page = page();
+        let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        let names =
+            rules.split(|letter| !is_part(letter)).filter(|word| word.starts_with("windlass_"));
+        let mut count = 0;
+        for name in names {
+            assert!(page.contains(&format!("`{name}`")), "{name} is no figure");
+            count += 1;
+        }
+        assert!(count >= 5, "{count} figures are used");
     }
 }

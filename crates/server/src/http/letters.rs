@@ -182,7 +182,7 @@ pub(crate) async fn groups(call: Call) -> Result<Answer, Problem> {
         let page = call.engine().store().letters(filter.clone(), cursor).await?;
         looked_at += page.items.len();
         for letter in page.items {
-            let message = letter.failure.message.clone();
+            let message = windlass_kernel::letter::normalised(&letter.failure.message);
             let cause = (letter.failure.code.clone(), message);
             let group = groups.entry(cause.clone()).or_insert_with(|| LetterGroup {
                 code: cause.0,

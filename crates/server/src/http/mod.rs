@@ -40,8 +40,10 @@ mod tls;
 mod tokens;
 
 pub(crate) use self::{
+    alerts::{Alert, Thresholds},
     app::{App, Settings},
     bulk::{KIND as OPERATION_KIND, QUEUE as OPERATION_QUEUE, carry_out},
+    feed::tell,
     listen::serve,
     problem::CODES as PROBLEM_CODES,
     tls::{Files as TlsFiles, Tls},

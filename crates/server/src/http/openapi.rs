@@ -55,6 +55,14 @@ pub(crate) fn document() -> Value {
             Access::Open => json!([]),
             _ => json!([{ "token": [] }]),
         };
+        let roles = route.access.roles().iter().map(|role| role.as_str());
+        operation["x-windlass-roles"] = match route.access {
+            Access::Open => json!([]),
+            _ => roles.collect(),
+        };
+        if route.dev {
+            operation["x-windlass-dev"] = json!(true);
+        }
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
         path[route.method.to_lowercase()] = operation;
     }

@@ -93,7 +93,7 @@ pub(crate) struct RuleBody {
     #[serde(default)]
     #[schemars(with = "serde_json::Value")]
     scope: RuleScope,
-    /// What it says: `"pause"`, `"drain"`, `{"concurrency": {"max": 5, "each": "all"}}`, `{"rate": …}`,
+    /// What it says: `"pause"`, `"drain"`, `{"concurrency": {"max": 5, "each": "together"}}`, `{"rate": …}`,
     /// `{"weight": …}`, `"turns_by_key"`, `{"breaker": …}` or `{"retry_budget": …}`.
     #[schemars(with = "serde_json::Value")]
     says: Says,

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Instant};
 
 use axum::{
     body::Body,
-    extract::{RawPathParams, State},
+    extract::{RawPathParams, State, rejection::RawPathParamsRejection},
     http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header},
 };
 use bytes::Bytes;
@@ -171,14 +171,20 @@ fn check_depth(text: &str) -> Result<(), Problem> {
 /// Answers a call, whatever becomes of it.
 pub(crate) async fn handle(
     State((app, route)): State<(Arc<App>, &'static Route)>,
-    params: RawPathParams,
+    params: Result<RawPathParams, RawPathParamsRejection>,
     request: Request<Body>,
 ) -> Response<Body> {
-    let params = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let (trace, trace_given) = trace_of(request.headers(), &app);
     let began = Instant::now();
     let method = request.method().clone();
-    let answer = call(app.clone(), route, params, (trace.clone(), trace_given), request).await;
+    let answer = match params {
+        Ok(params) => {
+            let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+            let params = params.iter().map(owned).collect();
+            call(app.clone(), route, params, (trace.clone(), trace_given), request).await
+        }
+        Err(_) => Err(Problem::malformed("the path is not UTF-8")),
+    };
     let mut response = match answer {
         Ok(Answer(response)) => response,
         Err(problem) => {
@@ -232,6 +238,8 @@ async fn call(
     };
     let (headers, access) = (parts.headers, route.access);
     let call = Call { app, caller, trace, trace_given, access, headers, params, query, body };
+    let app = call.app.clone();
+    let _place = app.place(route.access)?;
     (route.handler)(call).await
 }
 
@@ -245,6 +253,10 @@ async fn read(app: &App, headers: &HeaderMap, body: Body) -> Result<Bytes, Probl
         return Err(Problem::not_json("a body that is compressed is not taken"));
     }
     let max = app.settings.body_bytes_max;
+    let length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    if length.and_then(|length| length.parse::<u64>().ok()).is_some_and(|it| it > max as u64) {
+        return Err(Problem::too_large(format!("the body is longer than {max} bytes")));
+    }
     let reading = Limited::new(body, max).collect();
     let Ok(read) = tokio::time::timeout(app.settings.body_timeout, reading).await else {
         return Err(Problem::too_slow("the body did not come in time"));

@@ -244,6 +244,11 @@ impl Store for Postgres {
         Overlap { commits_max: 2, writes_min: 16 }
     }
 
+    /// A claim that a shared rule covers holds its lock until it has landed.
+    fn claims_wait(&self) -> bool {
+        self.inner.rules.are_shared()
+    }
+
     fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {
         self.ask(|inner| async move {
             let commit = inner.commit(&writes);

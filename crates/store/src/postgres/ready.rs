@@ -319,24 +319,28 @@ pub(super) fn is_ready(state: State) -> bool {
 /// The first jobs of lines that can be claimed. Nothing is locked by it. Served by the index `jobs_ready`.
 const FIRST: &str = "
     SELECT v.place, j.id, j.rank, j.updated_at
-    FROM unnest($1::int[], $2::int[], $3::bigint[]) AS v (place, group_id, lane) CROSS JOIN LATERAL (
+    FROM unnest($1::int[], $2::int[], $3::bigint[], $4::bigint[]) AS v (place, group_id, lane, most)
+    CROSS JOIN LATERAL (
         SELECT id, rank, updated_at FROM jobs
         WHERE group_id = v.group_id AND lane = v.lane AND (state = 'queued' OR state = 'interrupted')
-        ORDER BY rank LIMIT $4) AS j";
+        ORDER BY rank LIMIT v.most) AS j";
 
 /// The retries of lines that are due, longest due first. Served by the index `jobs_retry`.
 const DUE: &str = "
     SELECT v.place, j.id, j.rank, j.updated_at
-    FROM unnest($1::int[], $2::int[], $3::bigint[]) AS v (place, group_id, lane) CROSS JOIN LATERAL (
+    FROM unnest($1::int[], $2::int[], $3::bigint[], $4::bigint[]) AS v (place, group_id, lane, most)
+    CROSS JOIN LATERAL (
         SELECT id, rank, updated_at FROM jobs
         WHERE group_id = v.group_id AND lane = v.lane AND next_retry_at <= $5
-        ORDER BY next_retry_at LIMIT $4) AS j";
+        ORDER BY next_retry_at LIMIT v.most) AS j";
 
-/// The statements that ask for the first jobs of lines, which [`found_of`] expects the rows of.
-pub(super) fn asks(lines: &[From], limit: usize, now: Timestamp, asks: &mut Vec<Ask>) {
+/// The statements that ask for the first jobs of lines, of each at most so many, which [`found_of`] expects the rows of.
+pub(super) fn asks(lines: &[From], limits: &[usize], now: Timestamp, asks: &mut Vec<Ask>) {
     for retries in [false, true] {
         let (mut places, mut groups, mut lanes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut most: Vec<i64> = Vec::new();
         for (place, from) in lines.iter().enumerate().filter(|(_, from)| from.retries == retries) {
+            most.push(i64::try_from(limits[place]).unwrap_or(i64::MAX));
             places.push(i32::try_from(place).expect("lines are bounded"));
             groups.push(from.group);
             lanes.push(from.lane.get());
@@ -345,8 +349,7 @@ pub(super) fn asks(lines: &[From], limit: usize, now: Timestamp, asks: &mut Vec<
             continue;
         }
         let ask = Ask::new(if retries { DUE } else { FIRST });
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let ask = ask.with(places).with(groups).with(lanes).with(limit);
+        let ask = ask.with(places).with(groups).with(lanes).with(most);
         asks.push(if retries { ask.with(Time(now)) } else { ask });
     }
 }
@@ -354,7 +357,7 @@ pub(super) fn asks(lines: &[From], limit: usize, now: Timestamp, asks: &mut Vec<
 /// What was found in each of these lines, less some jobs.
 pub(super) fn found_of(
     lines: &[From],
-    limit: usize,
+    limits: &[usize],
     rows: &mut impl Iterator<Item = Vec<Row>>,
     is_out: impl Fn(JobId) -> bool,
     now: Timestamp,
@@ -375,11 +378,12 @@ pub(super) fn found_of(
             }
         }
     }
-    let found = lines.iter().zip(jobs).zip(counts).map(|((from, mut jobs), count)| {
+    let lines = lines.iter().zip(limits);
+    let found = lines.zip(jobs).zip(counts).map(|(((from, limit), mut jobs), count)| {
         jobs.sort_unstable();
         let since = jobs.first().map_or(now, |job| job.2);
         let (ranks, ids) = jobs.into_iter().map(|(rank, id, _)| (rank, id)).unzip();
-        Found { from: *from, ranks, ids, since, may_have_more: count >= limit }
+        Found { from: *from, ranks, ids, since, may_have_more: count >= *limit }
     });
     Ok(found.collect())
 }

@@ -34,6 +34,8 @@ pub(super) struct Search<'a> {
     store: &'a Inner,
     /// Jobs that it wanted to lock: it has them, or others were faster.
     tried: HashSet<JobId>,
+    /// How many of them are of which line.
+    tried_in: HashMap<(i32, Lane), usize>,
     granted: Vec<Grant>,
     again_at: Option<Timestamp>,
     is_alone: bool,
@@ -54,8 +56,16 @@ impl<'a> Search<'a> {
         groups: Vec<(i32, GroupName)>,
         store: &'a Inner,
     ) -> Self {
-        let (tried, granted) = (HashSet::new(), Vec::new());
-        Self { wanted, groups, store, tried, granted, again_at: None, is_alone: false }
+        Self {
+            wanted,
+            groups,
+            store,
+            tried: HashSet::new(),
+            tried_in: HashMap::new(),
+            granted: Vec::new(),
+            again_at: None,
+            is_alone: false,
+        }
     }
 
     pub(super) async fn run(
@@ -147,13 +157,22 @@ impl<'a> Search<'a> {
         let left = self.left();
         if lines.len() <= FEW {
             let question = self.question(lines, locks, work);
-            return Ok((self.find(lines, left, question, work, now).await?, false));
+            let each = vec![left; lines.len()];
+            return Ok((self.find(lines, &each, question, work, now).await?, false));
         }
         self.ask_rules(lines, locks, work).await?;
         let chosen = self.choose(lines, work, now);
-        // Each has its share, and a few more.
+        // Each has its share, and a few more; where a limit lets few go, those and the next, which says where the line
+        // stands afterwards.
         let each = (left.saturating_mul(4) / chosen.len().max(1)).clamp(4, left.max(4));
-        let found = self.find(&chosen, each, Question::default(), work, now).await?;
+        let each: Vec<usize> = chosen
+            .iter()
+            .map(|from| match work.rules.room(self.name_of(from), from.lane) {
+                Some(room) => each.min(room.saturating_add(1)),
+                None => each,
+            })
+            .collect();
+        let found = self.find(&chosen, &each, Question::default(), work, now).await?;
         Ok((found, true))
     }
 
@@ -172,34 +191,53 @@ impl<'a> Search<'a> {
         work: &mut Work<'_>,
     ) -> PgResult<()> {
         let question = self.question(lines, locks, work);
-        self.find(&[], 0, question, work, Timestamp::MIN).await.map(drop)
+        self.find(&[], &[], question, work, Timestamp::MIN).await.map(drop)
     }
 
-    /// Asks what rules know, and for the first jobs of lines, at most so many of each.
+    /// Asks what rules know, and for the first jobs of lines, so many of each, and as many more as are out.
     async fn find(
         &self,
         lines: &[From],
-        each: usize,
+        each: &[usize],
         question: Question,
         work: &mut Work<'_>,
         now: Timestamp,
     ) -> PgResult<Vec<Found>> {
-        let limit = each.saturating_add(touched(work)).saturating_add(self.tried.len());
-        let limit = limit.min(LOCK_MAX);
+        let out = self.out(work);
+        let out = |from: &From| out.get(&(from.group, from.lane)).copied().unwrap_or(0);
+        let limits = lines.iter().zip(each).map(|(from, each)| each.saturating_add(out(from)));
+        let limits: Vec<usize> = limits.map(|limit| limit.min(LOCK_MAX)).collect();
         let mut asks = Vec::new();
         question.asks(&mut asks);
-        ready::asks(lines, limit, now, &mut asks);
+        ready::asks(lines, &limits, now, &mut asks);
         if asks.is_empty() {
             return Ok(Vec::new());
         }
         let mut rows = run(work.client, &asks).await?.into_iter();
         CommitRules::take(work, &self.store.names, question, &mut rows).await?;
         let is_out = |id| work.set.contains(id) || self.tried.contains(&id);
-        ready::found_of(lines, limit, &mut rows, is_out, now)
+        ready::found_of(lines, &limits, &mut rows, is_out, now)
+    }
+
+    /// How many jobs of which line may be found and are out: the commit has touched them, or this claim has tried them.
+    fn out(&self, work: &Work<'_>) -> HashMap<(i32, Lane), usize> {
+        let mut out = self.tried_in.clone();
+        let could = |job: &Job| job.claim_at().is_some();
+        for row in work.set.rows().filter(|row| could(row.before.as_ref().unwrap_or(&row.job))) {
+            if let Some((group, _)) = row.place.group
+                && !self.tried.contains(&row.job.id)
+            {
+                *out.entry((group, row.place.lane)).or_default() += 1;
+            }
+        }
+        out
     }
 
     /// The lines that would be next, if each had one job, by what is remembered of them.
     fn choose(&self, lines: &[From], work: &Work<'_>, now: Timestamp) -> Vec<From> {
+        // Whoever has no room left gets nothing, and need not be shared out to: with a thousand keys most have none.
+        let has_room = |from: &&From| work.rules.room(self.name_of(from), from.lane) != Some(0);
+        let lines: Vec<From> = lines.iter().filter(has_room).copied().collect();
         let heads = lines.iter().map(|from| {
             let first = slice::from_ref(&from.first);
             head_of(self.name_of(from), from.lane, from.retries, first, None)
@@ -265,6 +303,10 @@ impl<'a> Search<'a> {
             })
             .collect();
         self.tried.extend(chosen.iter().map(|(_, id)| *id));
+        for quota in &quotas {
+            let from = found[quota.head].from;
+            *self.tried_in.entry((from.group, from.lane)).or_default() += quota.take;
+        }
         let mut jobs = self.lock(&chosen, work, now).await?;
         let lost = jobs.len() < chosen.len();
         if lost {
@@ -352,10 +394,4 @@ fn head_of<'a>(
 ) -> Head<'a> {
     let GroupName { queue, tenant, kind, .. } = name;
     Head { queue, tenant, kind, lane, retries, ranks: ranks.into(), isolated_since }
-}
-
-/// How many jobs the commit has touched that could be claimed before.
-fn touched(work: &Work<'_>) -> usize {
-    let could = |job: &Job| job.claim_at().is_some();
-    work.set.rows().filter(|row| could(row.before.as_ref().unwrap_or(&row.job))).count()
 }

@@ -203,6 +203,11 @@ impl Store for Sqlite {
         }
     }
 
+    /// The one writer decides a claim on top of those that are on their way.
+    fn claims_wait(&self) -> bool {
+        false
+    }
+
     fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {
         Box::pin(self.writer.commit(writes))
     }

@@ -1,7 +1,7 @@
 //! Tokens: their rows.
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
-use windlass_kernel::{Timestamp, Token, TokenId};
+use windlass_kernel::{Timestamp, Token, TokenId, TokenLabel};
 
 use super::{
     SqlResult,
@@ -90,7 +90,7 @@ pub(super) fn save(connection: &Connection, changes: &Changes) -> SqlResult<()> 
             token.tenant_word(),
             token.principal.as_str(),
             token.role.as_str(),
-            token.label.as_ref().map(|label| label.as_str()),
+            token.label.as_ref().map(TokenLabel::as_str),
             token.created_at.as_micros(),
             token.created_by.to_string(),
             token.expires_at.map(Timestamp::as_micros),

@@ -28,7 +28,7 @@ const SCHEMA: &str = "
         UNION ALL
         SELECT 4, proname::text, 'function ' || proname || '(' || pg_get_function_identity_arguments(oid) || ')'
         FROM pg_proc WHERE pronamespace = current_schema()::regnamespace) AS lines
-    ORDER BY part, place COLLATE \"C\"";
+    ORDER BY part, place COLLATE \"C\", line COLLATE \"C\"";
 
 #[test]
 fn the_schema_is_what_the_file_shows() {

@@ -71,9 +71,11 @@ fn read_histories(home: &SchemaHome) -> BTreeMap<u128, Vec<Event>> {
     let mut histories: BTreeMap<u128, Vec<Event>> = BTreeMap::new();
     for (place, row) in (1..).zip(home.sql().query(EVENTS, &[])) {
         assert_eq!(row.get::<_, i64>(0), place, "the feed has a gap");
+        // A note is in no job's history.
+        let Some(number) = row.get::<_, Option<i64>>(2) else { continue };
         let id: JobId = row.get::<_, &str>(1).parse().unwrap();
         histories.entry(id.as_u128()).or_default().push(Event {
-            number: row.get(2),
+            number,
             cause: row.get(3),
             from: row.get(4),
             to: row.get(5),

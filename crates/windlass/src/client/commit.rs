@@ -349,7 +349,12 @@ fn entry(op: &Op) -> Result<String, Refusal> {
         Op::Settle(op) => settle_entry(op),
         Op::Renew(Renew { job_id, epoch, heartbeat, progress, .. }) => {
             let progress = progress.as_ref().map(raw).transpose()?;
-            Ok(json(&RenewEntry { job_id: *job_id, epoch: *epoch, heartbeat: *heartbeat, progress }))
+            Ok(json(&RenewEntry {
+                job_id: *job_id,
+                epoch: *epoch,
+                heartbeat: *heartbeat,
+                progress,
+            }))
         }
         Op::Wait(op) => match (&op.wait.on, op.wait.until) {
             (windlass_kernel::job::WaitOn::Time, Some(until)) => {
@@ -408,7 +413,10 @@ async fn send_alone(link: &Link, write: &Write) -> Result<Reply, Failed> {
         Write::Rule(op) => rule(link, op).await,
         Write::Schedule(op) => schedule(link, op).await,
         Write::Op { op, .. } => act(link, op).await.map(Reply::Answer),
-        Write::Listens { .. } | Write::FollowUpDone { .. } | Write::Token(_) | Write::Mark { .. } => {
+        Write::Listens { .. }
+        | Write::FollowUpDone { .. }
+        | Write::Token(_)
+        | Write::Mark { .. } => {
             unreachable!("no call is made for it")
         }
     }
@@ -470,7 +478,8 @@ async fn renew_session(link: &Link, worker: &WorkerId, lease: Duration) -> Resul
 async fn rule(link: &Link, op: &RuleOp) -> Result<Reply, Failed> {
     let (method, name, actor, body) = match op {
         RuleOp::Put(op) => {
-            let body = serde_json::json!({ "scope": op.scope, "says": op.says, "reason": op.reason });
+            let body =
+                serde_json::json!({ "scope": op.scope, "says": op.says, "reason": op.reason });
             (Method::PUT, &op.name, &op.by.actor, body)
         }
         RuleOp::Drop(op) => {
@@ -484,7 +493,8 @@ async fn rule(link: &Link, op: &RuleOp) -> Result<Reply, Failed> {
 
 async fn schedule(link: &Link, op: &ScheduleOp) -> Result<Reply, Failed> {
     let (name, actor) = (op.name.as_str(), Some(&op.by.actor));
-    let mut told = Scheduled { schedule: None, made: Vec::new(), known: Vec::new(), goes_on_from: None };
+    let mut told =
+        Scheduled { schedule: None, made: Vec::new(), known: Vec::new(), goes_on_from: None };
     let post = Method::POST;
     let mut asked = None;
     let document: Option<ScheduleDocument> = match &op.action {
@@ -540,7 +550,8 @@ async fn act(link: &Link, op: &Op) -> Result<Answer, Failed> {
     let id = id.or_else(|| op.job_id().map(|id| id.to_string())).unwrap_or_default();
     let on_job = async |word: &str, actor: &Actor, body: serde_json::Value| {
         let path = ["jobs", id.as_str(), word];
-        let job: JobDocument = link.send(post.clone(), &path, Some(actor), body.to_string()).await?;
+        let job: JobDocument =
+            link.send(post.clone(), &path, Some(actor), body.to_string()).await?;
         Ok::<Answer, Failed>(job.answer())
     };
     match op {

@@ -64,7 +64,10 @@ impl Link {
         let builder = builder.tls_backend_preconfigured(tls(base.scheme() == "https")?);
         // What is on this machine is not behind a proxy.
         let is_here = host == "localhost"
-            || host.trim_matches(['[', ']']).parse().is_ok_and(|it: std::net::IpAddr| it.is_loopback());
+            || host
+                .trim_matches(['[', ']'])
+                .parse()
+                .is_ok_and(|it: std::net::IpAddr| it.is_loopback());
         let builder = if is_here { builder.no_proxy() } else { builder };
         let client = builder.build().map_err(|why| why.to_string())?;
         Ok(Self { client, base, token, clock, store_clock: Arc::default() })

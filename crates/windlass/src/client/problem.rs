@@ -1,9 +1,7 @@
 //! Problem documents, and what they mean here: a refusal of the rules, or an error of the store.
 
 use serde::Deserialize;
-use windlass_kernel::{
-    JobId, LetterState, OpKind, Refusal, RuleName, State, TaskId, Timestamp,
-};
+use windlass_kernel::{JobId, LetterState, OpKind, Refusal, RuleName, State, TaskId, Timestamp};
 use windlass_store::Error;
 
 /// What a server says when it cannot do what it is asked. Also one entry of a batch says it so.
@@ -74,7 +72,9 @@ impl Problem {
             "CLAIM_ALONE" => Some(Refusal::ClaimAlone),
             "INVALID_TRANSITION" => self.invalid_transition(),
             "NOT_FOUND" => self.not_found(),
-            "NOT_DUE" => self.after("it is not due before ").map(|at: Timestamp| Refusal::NotDue { at }),
+            "NOT_DUE" => {
+                self.after("it is not due before ").map(|at: Timestamp| Refusal::NotDue { at })
+            }
             "IDEMPOTENCY_CONFLICT" => self.conflict(),
             "JOB_EXISTS" => self.job_id.map(|job_id| Refusal::JobExists { job_id }),
             "TASK_ACTIVE" => self.task_active(),
@@ -116,7 +116,10 @@ impl Problem {
     fn conflict(&self) -> Option<Refusal> {
         let (_, fields) = self.detail.split_once("which differs in ")?;
         let fields = fields.split(", ").map(|word| known(FIELDS, word));
-        Some(Refusal::IdempotencyConflict { job_id: self.job_id?, fields: fields.collect::<Option<_>>()? })
+        Some(Refusal::IdempotencyConflict {
+            job_id: self.job_id?,
+            fields: fields.collect::<Option<_>>()?,
+        })
     }
 
     fn task_active(&self) -> Option<Refusal> {
@@ -154,17 +157,56 @@ fn known(words: &[&'static str], word: &str) -> Option<&'static str> {
     words.iter().copied().find(|known| *known == word)
 }
 
-const THINGS: &[&str] = &[
-    "job", "dead letter", "schedule", "rule", "tenant", "parent", "child", "session", "token",
-];
+const THINGS: &[&str] =
+    &["job", "dead letter", "schedule", "rule", "tenant", "parent", "child", "session", "token"];
 
 const FIELDS: &[&str] = &[
-    "task_id", "kind", "queue", "queues", "kinds", "schedule_type", "scheduled_at", "timeout_ms",
-    "heartbeat_timeout_ms", "schedule_to_start_ms", "deadline_at", "max_retries",
-    "max_interruptions", "retry", "payload", "priority", "idempotency_key", "idempotency_scope",
-    "limit_key", "unique_key", "tags", "trace_id", "parent", "parent_job_id", "reason", "lease_ms",
-    "worker_id", "progress", "result", "remaining", "error", "stats", "when", "name", "scope",
-    "says", "until", "op", "wait", "grace_ms", "catch_up", "jitter_ms", "end_at", "job_id", "id", "tenant",
+    "task_id",
+    "kind",
+    "queue",
+    "queues",
+    "kinds",
+    "schedule_type",
+    "scheduled_at",
+    "timeout_ms",
+    "heartbeat_timeout_ms",
+    "schedule_to_start_ms",
+    "deadline_at",
+    "max_retries",
+    "max_interruptions",
+    "retry",
+    "payload",
+    "priority",
+    "idempotency_key",
+    "idempotency_scope",
+    "limit_key",
+    "unique_key",
+    "tags",
+    "trace_id",
+    "parent",
+    "parent_job_id",
+    "reason",
+    "lease_ms",
+    "worker_id",
+    "progress",
+    "result",
+    "remaining",
+    "error",
+    "stats",
+    "when",
+    "name",
+    "scope",
+    "says",
+    "until",
+    "op",
+    "wait",
+    "grace_ms",
+    "catch_up",
+    "jitter_ms",
+    "end_at",
+    "job_id",
+    "id",
+    "tenant",
 ];
 
 const APPROVALS: &[&str] = &[
@@ -211,8 +253,10 @@ mod tests {
         for refusal in &all {
             assert_eq!(told(refusal, Some(job_id)), *refusal);
         }
-        let missing: Vec<_> =
-            Refusal::CODES.iter().filter(|info| !all.iter().any(|it| it.code() == info.code)).collect();
+        let missing: Vec<_> = Refusal::CODES
+            .iter()
+            .filter(|info| !all.iter().any(|it| it.code() == info.code))
+            .collect();
         assert!(missing.is_empty(), "{missing:?}");
     }
 

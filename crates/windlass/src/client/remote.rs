@@ -177,6 +177,10 @@ fn paged(cursor: Cursor) -> Vec<(&'static str, String)> {
 }
 
 impl Store for Remote {
+    fn claims_wait(&self) -> bool {
+        false
+    }
+
     fn overlap(&self) -> Overlap {
         // Calls wait for the line more than for each other.
         Overlap { commits_max: 16, writes_min: 1 }

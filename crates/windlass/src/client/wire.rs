@@ -94,7 +94,10 @@ impl<'a> NewJobDocument<'a> {
             }
         };
         if new.task.as_ref().is_some_and(|task| !task.may_rerun) {
-            return Err(Refusal::invalid("task_id", "of a task that runs once is not for a server"));
+            return Err(Refusal::invalid(
+                "task_id",
+                "of a task that runs once is not for a server",
+            ));
         }
         Ok(Self {
             job_id: None,
@@ -457,7 +460,13 @@ impl LetterDocument {
         let dlq_id = self.dlq_id;
         let approvals = self.approvals.unwrap_or_default().into_iter();
         approvals
-            .map(|it| Approval { dlq_id, principal: it.principal, step: it.step, reason: it.reason, at: it.at })
+            .map(|it| Approval {
+                dlq_id,
+                principal: it.principal,
+                step: it.step,
+                reason: it.reason,
+                at: it.at,
+            })
             .collect()
     }
 

@@ -9,7 +9,8 @@
 //! by urgency alone.
 //!
 //! Several batches may be on their way at once. A write whose job is among them is passed over, with all later
-//! ones of the same job, until that batch has landed.
+//! ones of the same job, until that batch has landed. Where claims would only wait for each other, they count as writes
+//! of one job.
 //!
 //! No IO, no clock, no lock: this is a plain value, and tests ask it everything.
 
@@ -66,6 +67,17 @@ pub(super) fn jobs_of(write: &Write) -> [Option<JobId>; 2] {
     let of_letter = op.dlq_id().map(|id| JobId::from_u128(id.as_u128()));
     let job = op.job_id().or(of_letter);
     [job, op.new_job_id().filter(|new| Some(*new) != job)]
+}
+
+/// What all claims name, if one has to wait for the other. No job has this id, which is later than any time.
+const CLAIMS: JobId = JobId::from_u128(u128::MAX);
+
+/// What a write waits for: its jobs, or other claims.
+pub(super) fn waits_for(write: &Write, claims_wait: bool) -> [Option<JobId>; 2] {
+    match write {
+        Write::Claim(_) if claims_wait => [Some(CLAIMS), None],
+        _ => jobs_of(write),
+    }
 }
 
 /// One write that waits.
@@ -144,11 +156,14 @@ impl<T> Pending<T> {
         self.flying.clear();
     }
 
-    /// Does all that waits cost this much? It looks no further than it has to.
+    /// Does all that waits for nothing cost this much? It looks no further than it has to, or than a batch would.
     pub(super) fn costs_at_least(&self, least: u32) -> bool {
         let mut cost: u32 = 0;
+        let is_free = |waiting: &&Waiting<T>| !waiting.jobs().any(|job| self.flying.contains(&job));
+        let front = PASS_OVER_MAX.saturating_add(usize::try_from(least).unwrap_or(usize::MAX));
+        let lanes = [&self.lease, &self.bulk].into_iter();
         least == 0
-            || self.lease.iter().chain(&self.bulk).any(|waiting| {
+            || lanes.flat_map(|lane| lane.iter().take(front)).filter(is_free).any(|waiting| {
                 cost = cost.saturating_add(waiting.cost);
                 cost >= least
             })

@@ -6,7 +6,10 @@
 //! Always true: whoever was accepted is taken by [`Queue::next_batch`] or answered by
 //! [`Queue::end`]; after [`Queue::close`] nobody is accepted.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
 
 use tokio::sync::{Notify, Semaphore, TryAcquireError, oneshot};
 use windlass_kernel::{JobId, Op, Payload, ops::Outcome};
@@ -14,7 +17,7 @@ use windlass_store::{Reply, Write};
 
 use super::{
     Config, SubmitError,
-    pending::{Lane, Pending, Waiting, jobs_of},
+    pending::{Lane, Pending, Waiting, waits_for},
     race_point,
 };
 
@@ -57,6 +60,8 @@ pub(super) struct Queue {
     config: Config,
     /// Several batches may be on their way at once.
     overlaps: bool,
+    /// Does a claim wait until the batch with the one before has landed?
+    claims_wait: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -72,7 +77,14 @@ impl Queue {
         let room = || Semaphore::new(config.queue_max as usize);
         let state = State { pending: Pending::new(config.batch_max), woken: false, closed: false };
         let (state, changed) = (Mutex::new(state), Notify::new());
-        Arc::new(Self { state, changed, lease_room: room(), bulk_room: room(), config, overlaps })
+        let claims_wait = AtomicBool::new(false);
+        let (lease_room, bulk_room) = (room(), room());
+        Arc::new(Self { state, changed, lease_room, bulk_room, config, overlaps, claims_wait })
+    }
+
+    /// From now on claims wait for each other, or do not. Those that wait already do as they did.
+    pub(super) fn let_claims_wait(&self, claims_wait: bool) {
+        self.claims_wait.store(claims_wait, Ordering::Relaxed);
     }
 
     /// Accepts a group of writes of one lane, in order, as soon as there is room for all of them. If the
@@ -191,7 +203,8 @@ impl Queue {
     /// A write as it waits: what it costs, and where.
     pub(super) fn waiting(&self, write: Write, answer: oneshot::Sender<Answer>) -> Waiting<Entry> {
         let cost = cost(&write).min(self.config.queue_max);
-        let (jobs, lane) = (jobs_of(&write), Lane::of(&write));
+        let claims_wait = self.overlaps && self.claims_wait.load(Ordering::Relaxed);
+        let (jobs, lane) = (waits_for(&write, claims_wait), Lane::of(&write));
         Waiting { jobs, lane, cost, item: Entry { write, answer } }
     }
 

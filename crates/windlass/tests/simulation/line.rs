@@ -94,6 +94,10 @@ impl Store for Line {
         self.store.overlap()
     }
 
+    fn claims_wait(&self) -> bool {
+        self.store.claims_wait()
+    }
+
     fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {
         Box::pin(async move {
             let replies = self.over(self.store.commit(writes)).await?;

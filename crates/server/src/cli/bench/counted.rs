@@ -37,6 +37,10 @@ impl Store for Counted {
         self.store.overlap()
     }
 
+    fn claims_wait(&self) -> bool {
+        self.store.claims_wait()
+    }
+
     fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {
         Box::pin(async move {
             let replies = self.store.commit(writes).await?;

@@ -38,6 +38,9 @@ pub(super) enum Error {
     /// The same, for a worker.
     #[error("the worker did not work")]
     Worker(#[from] windlass::Error),
+    /// The server did not serve.
+    #[error("the server failed: {0}")]
+    Server(String),
     #[error("the yardstick failed")]
     Yardstick(#[from] rusqlite::Error),
 }
@@ -54,6 +57,7 @@ impl Error {
             | Error::Submit(_)
             | Error::Short { .. }
             | Error::Worker(_)
+            | Error::Server(_)
             | Error::Yardstick(_) => exit::FAILED,
         }
     }

@@ -11,6 +11,7 @@ mod counted;
 mod drain;
 mod enqueue;
 mod error;
+mod http;
 mod latency;
 mod load;
 mod measure;
@@ -38,6 +39,12 @@ pub(crate) fn run(command: &Bench, format: Output) -> ExitCode {
         eprintln!(
             "windlass: this is a debug build; only `cargo run --release` says how fast it is."
         );
+    }
+    if let Some(plan) = command.http() {
+        return match http::run(&plan, format) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => exit::fail(error.exit_code(), &error.told()),
+        };
     }
     match all_runs(command) {
         Ok((plan, documents)) => {

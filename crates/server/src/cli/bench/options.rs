@@ -45,6 +45,12 @@ pub(crate) struct Bench {
     /// tenant, which are drained meanwhile.
     #[arg(long, value_name = "N", default_value = "0", value_parser = number::within(0..=JOBS_MAX))]
     backlog: u64,
+    /// For http: how many jobs one call brings.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = number::within(1..=1_000))]
+    batch: u64,
+    /// For http: first let this many callers wait for a job, and see how much memory that takes.
+    #[arg(long, value_name = "N", default_value = "0", value_parser = number::within(0..=20_000))]
+    polls: u64,
     /// How often all of it is done, each time with a new database.
     #[arg(long, value_name = "N", default_value = "1", value_parser = number::within(1..=1000))]
     runs: u64,
@@ -64,6 +70,8 @@ pub(super) enum Workload {
     Drain,
     /// Enqueue 100 jobs a second, and see how soon each one starts.
     Latency,
+    /// Enqueue jobs over HTTP, at a server in a process of its own, on SQLite.
+    Http,
 }
 
 impl fmt::Display for Workload {
@@ -73,6 +81,7 @@ impl fmt::Display for Workload {
             Workload::EnqueueBulk => "enqueue-bulk",
             Workload::Drain => "drain",
             Workload::Latency => "latency",
+            Workload::Http => "http",
         })
     }
 }
@@ -93,7 +102,27 @@ pub(super) struct Plan {
     pub(super) yardstick: Option<yardstick::Kind>,
 }
 
+/// What is to be done over HTTP.
+pub(super) struct HttpPlan {
+    pub(super) jobs: u64,
+    pub(super) batch: u64,
+    pub(super) connections: u64,
+    pub(super) polls: u64,
+    pub(super) runs: u64,
+}
+
 impl Bench {
+    /// What is to be done over HTTP, if that is asked for.
+    pub(super) fn http(&self) -> Option<HttpPlan> {
+        (self.workload == Workload::Http).then_some(HttpPlan {
+            jobs: self.jobs.unwrap_or(50_000),
+            batch: self.batch,
+            connections: self.concurrency.unwrap_or(64),
+            polls: self.polls,
+            runs: self.runs,
+        })
+    }
+
     pub(super) fn store(&self) -> Option<&str> {
         self.store.as_deref()
     }
@@ -118,7 +147,7 @@ impl Bench {
                 (100_000, 2, Some(yardstick::Kind::Insert { per_commit: 1000 }))
             }
             Workload::Drain => (100_000, 2, Some(yardstick::Kind::Drain)),
-            Workload::Latency => (1_000, 1, None),
+            Workload::Latency | Workload::Http => (1_000, 1, None),
         };
         if self.yardstick && yardstick.is_none() {
             let why =

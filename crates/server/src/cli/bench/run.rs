@@ -98,6 +98,7 @@ async fn measure(plan: &Plan, rig: &Rig, progress: &Progress) -> Result<Measured
         Workload::EnqueueBulk => bulk::run(&load, plan.concurrency).await?,
         Workload::Drain => drain::run(rig.engine(), progress, plan.jobs, plan.concurrency).await?,
         Workload::Latency => latency::run(rig.engine(), &load, plan.jobs, plan.concurrency).await?,
+        Workload::Http => unreachable!("it has its own way"),
     };
     let (took, cpu) = meter.read();
     let commits = rig.commits() - before;

@@ -4,7 +4,7 @@ use std::{
     future::pending,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
 };
 
@@ -16,10 +16,11 @@ use windlass_kernel::{
     About, Actor, Approval, Attempt, By, DeadLetter, DlqId, Epoch, Event, Jitter, Job, JobId, Kind,
     MarkName, Op, Payload, Principal, Refusal, Retention, Schedule, ScheduleName, TaskId, TenantId,
     Timestamp, Token, TokenId, WorkerId,
+    ids::ClaimId,
     ops::{Cancel, Enqueue, NewJob, Outcome, Requeue, Settle},
 };
 use windlass_store::{
-    Bell, Error, Listener, Overlap, Replies, Reply, Store, StoreFuture, Write,
+    Bell, ClaimMany, Error, Listener, Overlap, Replies, Reply, Store, StoreFuture, Write,
     read::{
         Cursor, Due, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output,
         Page, Progress, Pruned, Scope, SessionView, StoredFollowUp,
@@ -39,6 +40,8 @@ pub(super) struct Fake {
     /// The marks that were written, in order.
     pub durable: Mutex<Vec<u32>>,
     overlap: Overlap,
+    /// Do claims only wait for each other?
+    pub claims_wait: AtomicBool,
     in_flight: AtomicUsize,
     /// One permit for each commit that has begun.
     begun: Semaphore,
@@ -81,7 +84,8 @@ impl Fake {
         let (begun, gate) = (Semaphore::new(0), Semaphore::new(gate));
         let (batches, durable) = (Mutex::default(), Mutex::default());
         let in_flight = AtomicUsize::new(0);
-        Arc::new(Self { batches, durable, overlap, in_flight, begun, gate, judge })
+        let claims_wait = AtomicBool::new(false);
+        Arc::new(Self { batches, durable, overlap, claims_wait, in_flight, begun, gate, judge })
     }
 
     /// Waits until one more commit has begun.
@@ -133,6 +137,10 @@ pub(super) fn store_error(answer: Result<Reply, SubmitError>) -> String {
 impl Store for Fake {
     fn overlap(&self) -> Overlap {
         self.overlap
+    }
+
+    fn claims_wait(&self) -> bool {
+        self.claims_wait.load(SeqCst)
     }
 
     fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {
@@ -357,6 +365,22 @@ pub(super) fn renew(mark: u32) -> Write {
     Write::RenewSession { worker, lease: std::time::Duration::from_secs(30) }
 }
 
+/// A claim of this many jobs: it names none.
+pub(super) fn claim(max: usize, mark: u32) -> Write {
+    Write::Claim(ClaimMany {
+        claim_id: ClaimId::from_u128(mark.into()),
+        worker: WorkerId::new(mark.to_string()).unwrap(),
+        trace_id: None,
+        tenant: None,
+        queues: Vec::new(),
+        kinds: Vec::new(),
+        max,
+        lease: std::time::Duration::from_secs(30),
+        start: true,
+        neighbours: Vec::new(),
+    })
+}
+
 fn op(op: impl Into<Op>) -> Write {
     Write::Op { tenant: tenant(), op: op.into() }
 }
@@ -364,6 +388,7 @@ fn op(op: impl Into<Op>) -> Write {
 pub(super) fn mark_of(write: &Write) -> u32 {
     let by = match write {
         Write::RenewSession { worker, .. } => return worker.as_str().parse().unwrap(),
+        Write::Claim(wanted) => return wanted.worker.as_str().parse().unwrap(),
         Write::Op { op: Op::Enqueue(op), .. } => &op.by,
         Write::Op { op: Op::Cancel(op), .. } => &op.by,
         Write::Op { op: Op::Settle(op), .. } => &op.by,

@@ -1,6 +1,6 @@
 //! What shares a transaction, and who waits for whom.
 
-use std::future::poll_fn;
+use std::{future::poll_fn, sync::atomic::Ordering::SeqCst};
 
 use super::fake::*;
 use crate::committer::{Config, SubmitError};
@@ -60,6 +60,46 @@ async fn a_second_commit_sets_out_when_it_has_become_many() {
     }
     store.let_through(1);
     assert_eq!(echoed(submit(7).await), 7);
+}
+
+#[tokio::test]
+async fn claims_that_wait_for_each_other_let_settles_pass() {
+    let store = Fake::shut_with(Overlap { commits_max: 2, writes_min: 2 });
+    store.claims_wait.store(true, SeqCst);
+    let handle = start(&store, Config::default());
+    tokio::task::yield_now().await;
+    let submit = |write| handle.try_submit(write).unwrap();
+    let mut tickets = vec![submit(claim(500, 0))];
+    store.begins().await;
+    tickets.push(submit(claim(500, 1)));
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(store.batches(), [[0]], "what waits for another is not much");
+    tickets.extend([submit(settle(2, 2)), submit(settle(3, 3))]);
+    store.begins().await;
+    assert_eq!(store.batches(), [vec![0], vec![2, 3]]);
+    store.let_through(1);
+    tickets.push(submit(claim(500, 4)));
+    store.begins().await;
+    assert_eq!(store.batches().last(), Some(&vec![1, 4]), "claims that wait go together");
+    store.let_through(2);
+    for (ticket, mark) in tickets.into_iter().zip(0..) {
+        assert_eq!(echoed(ticket.await), mark);
+    }
+}
+
+#[tokio::test]
+async fn claims_that_do_not_wait_for_each_other_overlap() {
+    let store = Fake::shut_with(Overlap { commits_max: 2, writes_min: 2 });
+    let handle = start(&store, Config::default());
+    let first = handle.try_submit(claim(500, 0)).unwrap();
+    store.begins().await;
+    let second = handle.try_submit(claim(500, 1)).unwrap();
+    store.begins().await;
+    assert_eq!(store.batches(), [[0], [1]]);
+    store.let_through(2);
+    assert_eq!((echoed(first.await), echoed(second.await)), (0, 1));
 }
 
 #[tokio::test]

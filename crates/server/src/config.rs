@@ -1,0 +1,81 @@
+//! The configuration of a server: one TOML file, below the environment, below the flags.
+//!
+//! Always true here: a value that was read is within its bounds, and what cannot be used is refused with the line it stands
+//! on, the key, and what to do. A key that nobody knows is an error. No message shows a value that may be a secret.
+
+mod read;
+mod sections;
+mod server;
+
+pub(crate) use self::{
+    sections::{Alerts, AllowedCommand, EventFilter, Executors, HttpExecutor, Secret, Webhook},
+    server::{Server, ServerArgs},
+};
+
+use std::{fs, path::Path};
+
+use serde::Deserialize;
+
+use self::{read::explain, server::ServerSection};
+
+/// How a server is set up.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) server: Server,
+    pub(crate) executors: Executors,
+    pub(crate) webhooks: Vec<Webhook>,
+    pub(crate) alerts: Alerts,
+}
+
+/// The file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct File {
+    server: ServerSection,
+    executors: Executors,
+    webhooks: Vec<Webhook>,
+    alerts: Alerts,
+}
+
+impl Config {
+    /// Reads what the flags and the environment say, and the file that they name. The error says what to do.
+    pub(crate) fn load(args: &ServerArgs) -> Result<Self, String> {
+        let Some(path) = &args.config else { return Self::of(args, File::default()) };
+        let text = fs::read_to_string(path).map_err(|error| {
+            format!("cannot read {}: {error}.\nName a file with --config FILE.", path.display())
+        })?;
+        Self::parse(args, path, &text)
+    }
+
+    fn parse(args: &ServerArgs, path: &Path, text: &str) -> Result<Self, String> {
+        let named = |why: String| format!("{}: {why}", path.display());
+        let file = toml::from_str(text).map_err(|error| {
+            let (line, why) = explain(text, &error);
+            format!("{}, line {line}: {why}", path.display())
+        })?;
+        Self::of(args, file).map_err(named)
+    }
+
+    fn of(args: &ServerArgs, file: File) -> Result<Self, String> {
+        let File { server, executors, webhooks, alerts } = file;
+        executors.check()?;
+        for (place, webhook) in webhooks.iter().enumerate() {
+            webhook.check()?;
+            if webhooks[..place].iter().any(|other| other.name == webhook.name) {
+                let name = &webhook.name;
+                return Err(format!("webhooks: there are two called {name}; rename one"));
+            }
+        }
+        if let Some(name) = &alerts.webhook
+            && !webhooks.iter().any(|webhook| webhook.name == *name)
+        {
+            return Err(format!("alerts: no webhook is called {name}; add it as [[webhooks]]"));
+        }
+        let mut server = server.under(args)?;
+        server.settings.alerts = alerts.thresholds();
+        Ok(Self { server, executors, webhooks, alerts })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,262 @@
+//! What can be set, what stands above what, and what is said about mistakes.
+
+use std::{net::SocketAddr, path::Path, time::Duration};
+
+use clap::Parser;
+
+use super::*;
+use crate::executors::guard::Allowed;
+
+/// The flags, as they are typed.
+#[derive(Parser)]
+struct Typed {
+    #[command(flatten)]
+    args: ServerArgs,
+}
+
+fn args(typed: &[&str]) -> ServerArgs {
+    Typed::parse_from(std::iter::once(&"windlass").chain(typed)).args
+}
+
+fn read(text: &str) -> Result<Config, String> {
+    Config::parse(&ServerArgs::default(), Path::new("windlass.toml"), text)
+}
+
+fn refused(text: &str) -> String {
+    read(text).expect_err(text)
+}
+
+/// Everything that can be set.
+const WHOLE: &str = r#"
+[server]
+listen = "127.0.0.1:9000"
+store = "sqlite:file.db"
+dev = true
+body_bytes_max = 1048576
+body_timeout_ms = 1000
+header_timeout_ms = 2000
+connections_max = 50
+calls_per_second = 100
+grace_ms = 3000
+tls_certificate = "cert.pem"
+tls_key = "key.pem"
+
+[executors.http]
+enabled = false
+queues = ["calls", "slow"]
+concurrency = 3
+allow = ["10.0.0.0/8", "::1", "Billing.internal"]
+timeout_ms = 5000
+response_bytes_max = 1000
+follow_redirects = true
+
+[executors.command]
+enabled = true
+queues = ["programs"]
+concurrency = 2
+
+[executors.command.allow.resize]
+program = "/bin/sh"
+args = ["-c", "exit 0", "{file}"]
+env = { LANG = "C" }
+directory = "/tmp"
+output_bytes_max = 100
+retry_exit_codes = [3]
+
+[[webhooks]]
+name = "orders"
+url = "https://example.com/hook?key=1"
+secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+tenant = "acme"
+contract = "tasks"
+events = { states = ["succeeded", "failed"], kinds = ["send_mail"], queues = ["mail"] }
+max_retries = 2
+backoff_ms = 10
+timeout_ms = 1000
+
+[alerts]
+retrying_share = 0.5
+dlq_per_minute = 2
+invalid_transitions = 3
+queue_age_ms = 1000
+lease_churn = 4
+webhook = "orders"
+"#;
+
+#[test]
+fn everything_can_be_set() {
+    let config = read(WHOLE).unwrap();
+    let server = &config.server;
+    assert_eq!(
+        (server.store.as_str(), server.listen),
+        ("sqlite:file.db", address("127.0.0.1:9000"))
+    );
+    assert!(server.settings.dev && server.tls.is_some());
+    assert_eq!(server.settings.body_bytes_max, 1_048_576);
+    assert_eq!(server.settings.grace, Duration::from_secs(3));
+    assert_eq!(server.settings.calls_per_second, 100);
+    let http = &config.executors.http;
+    assert_eq!((http.enabled, http.concurrency, http.follow_redirects), (false, 3, true));
+    assert_eq!(http.allow[2], Allowed::Host("billing.internal".to_owned()));
+    let command = &config.executors.command;
+    assert_eq!((command.enabled, command.allow["resize"].retry_exit_codes[0]), (true, 3));
+    let webhook = &config.webhooks[0];
+    assert_eq!((webhook.tenant.as_str(), webhook.contract.unwrap().name), ("acme", "tasks"));
+    assert_eq!((webhook.events.states.len(), webhook.max_retries), (2, 2));
+    assert_eq!(webhook.secret().unwrap().bytes().len(), 24);
+    assert_eq!((config.alerts.lease_churn, config.alerts.dlq_per_minute), (4, 2));
+}
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+#[test]
+fn nothing_need_be_set() {
+    let config = Config::load(&ServerArgs::default()).unwrap();
+    assert_eq!(config.server.store, "sqlite:windlass.db");
+    assert_eq!(config.server.listen, address("127.0.0.1:7117"));
+    assert!(!config.server.settings.dev && !config.executors.command.enabled);
+    assert!(config.webhooks.is_empty());
+    assert_eq!(config.server.settings.body_bytes_max, 8 * 1024 * 1024);
+}
+
+#[test]
+fn a_flag_stands_above_the_file() {
+    let file =
+        "[server]\nlisten = \"127.0.0.1:1\"\ndev = true\nstore = \"sqlite:a\"\ngrace_ms = 5\n";
+    let typed = ["--listen", "127.0.0.1:2", "--dev=false", "--grace-ms", "7"];
+    let config = Config::parse(&args(&typed), Path::new("f"), file).unwrap();
+    assert_eq!(config.server.listen, address("127.0.0.1:2"));
+    assert!(!config.server.settings.dev);
+    assert_eq!(config.server.store, "sqlite:a");
+    assert_eq!(config.server.settings.grace, Duration::from_millis(7));
+    assert!(Config::parse(&args(&["--dev"]), Path::new("f"), "").unwrap().server.settings.dev);
+    let out = Config::parse(&args(&["--connections-max", "0"]), Path::new("f"), "").unwrap_err();
+    assert_eq!(out, "f: connections_max: it must be from 1 to 1000000, not 0");
+}
+
+#[test]
+fn a_key_that_nobody_knows_is_an_error_that_names_the_nearest() {
+    for (text, nearest) in [
+        ("[sever]\n", "server"),
+        ("[server]\nlisen = \"x\"\n", "listen"),
+        ("[server]\n\n# a comment\ngrace = 1\n", "grace_ms"),
+        ("[executors.htp]\n", "http"),
+        ("[executors.http]\nfollow_redirect = true\n", "follow_redirects"),
+        ("[executors.command.allow.x]\nprogramm = \"/bin/sh\"\n", "program"),
+        ("[[webhooks]]\nnam = \"x\"\n", "name"),
+        ("[[webhooks]]\nname = \"x\"\nevents = { state = [] }\n", "states"),
+        ("[alerts]\nlease_churm = 1\n", "lease_churn"),
+    ] {
+        let why = refused(text);
+        assert!(why.contains(&format!("did you mean {nearest:?}?")), "{text}: {why}");
+    }
+    assert!(refused("[server]\n\n\nlisen = 1\n").starts_with("windlass.toml, line 4: "));
+    let far = refused("[alerts]\nzzzzzzzzzzzzzz = 1\n");
+    assert!(far.contains("there are retrying_share, dlq_per_minute"), "{far}");
+}
+
+#[test]
+fn a_value_that_cannot_be_used_is_refused_with_its_place_and_what_to_do() {
+    let webhook =
+        |more: &str| format!("[[webhooks]]\nname = \"x\"\nurl = \"https://e.com\"\n{more}\n");
+    let command = |more: &str| {
+        format!("[executors.command]\nenabled = true\n[executors.command.allow.x]\n{more}\n")
+    };
+    for (text, told) in [
+        (
+            "[server]\nlisten = \"localhost\"".to_owned(),
+            "line 2: listen: \"localhost\" is no address; write it as",
+        ),
+        ("[server]\nlisten = 7".to_owned(), "line 2: listen: "),
+        ("[server]\ngrace_ms = 0".to_owned(), "grace_ms: it must be from 1 to 3600000, not 0"),
+        ("[server]\ngrace_ms = -1".to_owned(), "grace_ms: "),
+        ("[server]\nbody_bytes_max = 7".to_owned(), "body_bytes_max: it must be from 1024"),
+        ("[server]\ntls_key = \"k\"".to_owned(), "tls_key: name its tls_certificate, too"),
+        ("[server]\ntls_certificate = \"k\"".to_owned(), "name its tls_key, too"),
+        ("[executors.http]\nallow = [\"10.0.0.0/33\"]".to_owned(), "is no network; write it as"),
+        ("[executors.http]\nallow = [\"http://x\"]".to_owned(), "line 2: allow: "),
+        ("[executors.http]\nallow = [\"*\"]".to_owned(), "is no host and no network"),
+        ("[executors.http]\nallow = [\"127.1\"]".to_owned(), "is no host and no network"),
+        ("[executors.http]\nqueues = []".to_owned(), "name at least one queue"),
+        ("[executors.http]\nconcurrency = 0".to_owned(), "concurrency: it must be from 1 to"),
+        (
+            "[executors.http]\nresponse_bytes_max = 1000000".to_owned(),
+            "it must be from 0 to 163840",
+        ),
+        (
+            "[executors.command]\nenabled = true".to_owned(),
+            "add a section [executors.command.allow.NAME]",
+        ),
+        (
+            command("program = \"convert\""),
+            "line 4: program: convert is not absolute; write the whole path",
+        ),
+        (command("program = \"/no/such/program\""), "allow.x: /no/such/program cannot be used"),
+        (command("program = \"/etc/passwd\""), "is no program; name a file that can be executed"),
+        (command("program = \"/bin/sh\"\nargs = [\"--a={b}\"]"), "must be an argument of its own"),
+        (command("program = \"/bin/sh\"\ndirectory = \"/no/such\""), "there is no folder /no/such"),
+        (command("program = \"/bin/sh\"\nenv = { WINDLASS_X = \"1\" }"), "is no name"),
+        (command("program = \"/bin/sh\"\nretry_exit_codes = [0]"), "they are from 1 to 255"),
+        (command("args = []"), "missing field `program`"),
+        (webhook(""), "x: it needs a secret or secret_env"),
+        (webhook("secret = \"short\""), "a secret has at least 16 bytes"),
+        (webhook("secret = \"whsec_???\""), "must be base64"),
+        (
+            webhook("secret_env = \"WINDLASS_TEST_NOT_SET\""),
+            "secret_env: set WINDLASS_TEST_NOT_SET",
+        ),
+        (webhook("secret = \"sixteen bytes, or\"\nsecret_env = \"X\""), "not both"),
+        (webhook("contract = \"x\""), "there are the contracts runs, tasks, jobs and ingest"),
+        (webhook("events = { states = [\"done\"] }"), "unknown variant"),
+        ("[[webhooks]]\nname = \"a b\"".to_owned(), "use 1 to 64 letters"),
+        ("[[webhooks]]\nname = \"x\"\nurl = \"ftp://e.com\"".to_owned(), "begin it with https://"),
+        (
+            "[[webhooks]]\nname = \"x\"\nurl = \"https://u:p@e.com\"".to_owned(),
+            "leave name and password out",
+        ),
+        ("[alerts]\nretrying_share = 20.0".to_owned(), "it is a share, such as 0.2"),
+        ("[alerts]\nwebhook = \"x\"".to_owned(), "no webhook is called x; add it as [[webhooks]]"),
+        ("[server".to_owned(), "line 1: "),
+    ] {
+        let why = refused(&text);
+        assert!(why.contains(told), "{text}\n{why}");
+    }
+    let one = webhook("secret = \"sixteen bytes, or\"");
+    assert!(refused(&format!("{one}{one}")).contains("there are two called x; rename one"));
+}
+
+#[test]
+fn no_message_and_no_log_shows_a_secret() {
+    for text in [
+        "[[webhooks]]\nname = \"x\"\nurl = \"https://e.com\"\nsecret = [\"s3cret\"]",
+        "[[webhooks]]\nname = \"x\"\nurl = \"https://e.com\"\nsecret = \"whsec_s3cret\"",
+        "[[webhooks]]\nname = \"x\"\nurl = \"s3cret\"",
+        "[[webhooks]]\nname = \"x\"\nurl = \"https://s3cret@e.com\"",
+        "[[webhooks]]\nname = \"x\"\nsecret = \"s3cret\" \"",
+    ] {
+        let why = refused(text);
+        assert!(!why.contains("s3cret"), "{why}");
+    }
+    let config = read(WHOLE).unwrap();
+    assert!(!format!("{:?}", config.webhooks[0].secret().unwrap()).contains("49"));
+}
+
+#[test]
+fn a_file_that_is_not_there_is_told() {
+    let why = Config::load(&args(&["--config", "/no/such/file.toml"])).unwrap_err();
+    assert!(why.starts_with("cannot read /no/such/file.toml: "), "{why}");
+}
+
+#[test]
+fn the_configs_in_the_guide_can_be_used() {
+    let guide = [
+        include_str!("../../../../docs/guide/executors.md"),
+        include_str!("../../../../docs/guide/webhooks.md"),
+    ];
+    for page in guide {
+        let block = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
+        read(block.expect("it has a config")).unwrap();
+    }
+}

@@ -1,0 +1,92 @@
+//! The executors that are built in: jobs that call a URL, and jobs that run a program. They are workers of the engine
+//! inside the server, for people who want no code.
+//!
+//! [`http`] and [`command`] are the kinds; [`guard`] says which addresses may be called and [`client`] calls them;
+//! [`template`] makes the arguments of a program and [`process`] runs it.
+
+pub(crate) mod client;
+mod command;
+pub(crate) mod guard;
+mod http;
+mod process;
+pub(crate) mod template;
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::watch, task::JoinHandle};
+use windlass::{Engine, Error, Worker};
+
+pub(crate) use self::http::retry_after;
+use self::{client::Outward, command::Commands, guard::Guard, http::Http, process::Processes};
+use crate::config::Executors;
+
+/// The built-in executors of a server that runs.
+#[derive(Debug)]
+pub(crate) struct BuiltIn {
+    workers: Vec<JoinHandle<()>>,
+    processes: Processes,
+}
+
+impl BuiltIn {
+    /// Starts what the config switches on. They end by themselves when the server stops.
+    pub(crate) async fn start(
+        engine: &Engine,
+        config: &Executors,
+        grace: Duration,
+        stopping: &watch::Receiver<bool>,
+    ) -> Result<Self, Error> {
+        let mut workers = Vec::new();
+        if config.http.enabled {
+            let http = &config.http;
+            let outward = Outward::new(Guard::new(&http.allow), http.follow_redirects);
+            let outward = outward.map_err(Error::Worker)?;
+            let state = Arc::new(Http { outward, config: http.clone() });
+            let worker = engine.worker().name("http").queues(&http.queues).state(state);
+            let worker = worker.concurrency(http.concurrency).grace(grace);
+            let worker = worker.handle_kind(http::KIND, http::run).start().await?;
+            workers.push(look_after("http", worker, stopping.clone()));
+        }
+        let processes = Processes::new();
+        if config.command.enabled {
+            let command = &config.command;
+            let (allow, processes) = (command.allow.clone(), processes.clone());
+            let state = Arc::new(Commands { allow, processes, grace });
+            let worker = engine.worker().name("command").queues(&command.queues).state(state);
+            let worker = worker.concurrency(command.concurrency).grace(grace);
+            let worker = worker.handle_kind(command::KIND, command::run).start().await?;
+            workers.push(look_after("command", worker, stopping.clone()));
+        }
+        Ok(Self { workers, processes })
+    }
+
+    /// Waits until all have ended and no program of theirs is left.
+    pub(crate) async fn ended(self) {
+        for worker in self.workers {
+            let _ = worker.await;
+        }
+        self.processes.all_ended().await;
+    }
+}
+
+/// Shuts a worker down when the server stops. One that ends before that is told of.
+pub(crate) fn look_after(
+    name: &'static str,
+    mut worker: Worker,
+    mut stopping: watch::Receiver<bool>,
+) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        let ended = tokio::select! {
+            biased;
+            () = stopped(&mut stopping) => worker.shutdown().await,
+            ended = worker.ended() => ended,
+        };
+        if let Err(error) = ended {
+            tracing::error!(%error, worker = name, "a built-in worker has ended");
+        }
+    })
+}
+
+/// Ready when the server is to stop.
+pub(crate) async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    let _ = stopping.wait_for(|stopping| *stopping).await;
+}

@@ -1,0 +1,74 @@
+//! The built-in executors, in a server: jobs that call and run something without a line of code.
+#![cfg(unix)]
+
+#[path = "serving/mod.rs"]
+#[allow(dead_code, reason = "each test uses some of it")]
+mod serving;
+
+use std::{fs, process::Command};
+
+use rustix::process::{Pid, test_kill_process};
+use serde_json::json;
+use serving::{Receiver, Server, until};
+
+#[test]
+fn a_job_calls_a_server_that_the_config_allows_and_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let receiver = Receiver::start(|_| 200);
+    let server = Server::start(folder.path(), "[executors.http]\nallow = [\"127.0.0.1\"]\n");
+    let call = |url: String| json!({ "kind": "http", "payload": {"url": url, "body": {"n": 1}} });
+    let id = server.enqueue(&call(format!("http://{}/a", receiver.address)));
+    let job = server.job_in(&id, "succeeded");
+    assert_eq!(job["result"]["status"], 200);
+    assert_eq!(receiver.received()[0].headers["idempotency-key"], format!("{id}+0"));
+    let id = server.enqueue(&call(format!("http://[::1]:{}/", receiver.address.port())));
+    let job = server.job_in(&id, "failed");
+    assert_eq!(job["error"]["code"], "ADDRESS_NOT_ALLOWED");
+}
+
+#[test]
+fn a_program_runs_if_the_config_allows_it_and_is_gone_with_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let pids = folder.path().join("pids");
+    let script = r#"[ "$1" = wait ] || exec echo "$1"; trap "" TERM; sleep 60 & echo $! $$ > "$2.new"; mv "$2.new" "$2"; wait; sleep 60"#;
+    let config = format!(
+        "[server]\ngrace_ms = 300\n[executors.command]\nenabled = true\n\
+         [executors.command.allow.say]\nprogram = \"/bin/sh\"\n\
+         args = ['-c', '{script}', 'sh', '{{text}}', '{}']\n",
+        pids.display()
+    );
+    let server = Server::start(folder.path(), &config);
+    let run = |text: &str| {
+        server.enqueue(&json!({
+            "kind": "command", "payload": {"command": "say", "args": {"text": text}}
+        }))
+    };
+    let job = server.job_in(&run("$(id)"), "succeeded");
+    assert_eq!(job["result"]["stdout"], "$(id)\n");
+    let job = server.job_in(&run("-n"), "failed");
+    assert_eq!(job["error"]["code"], "COMMAND_NOT_ALLOWED");
+    run("wait");
+    until("the program", || pids.exists());
+    let text = fs::read_to_string(&pids).unwrap();
+    let family: Vec<_> =
+        text.split_whitespace().map(|pid| Pid::from_raw(pid.parse().unwrap()).unwrap()).collect();
+    assert!(family.iter().all(|pid| test_kill_process(*pid).is_ok()));
+    server.stop();
+    // What nobody waits for any more is reaped in a moment.
+    until("the end of the programs", || family.iter().all(|pid| test_kill_process(*pid).is_err()));
+}
+
+#[test]
+fn a_config_that_cannot_be_used_is_a_usage_error_that_says_where() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("windlass.toml");
+    fs::write(&file, "[server]\nlisen = \"127.0.0.1:0\"\n").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
+    let run = command.args(["serve", "--config"]).arg(&file).output().unwrap();
+    assert_eq!(run.status.code(), Some(2));
+    let told = String::from_utf8(run.stderr).unwrap();
+    assert!(
+        told.contains("line 2: there is no key \"lisen\" here; did you mean \"listen\"?"),
+        "{told}"
+    );
+}

@@ -1,0 +1,94 @@
+//! Alerts: each fires when it should, and is gone when what it told of is gone.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::{
+    on_both_stores,
+    server::{Server, Store},
+};
+
+on_both_stores!(alerts_fire_and_clear);
+
+const CONFIG: &str = "
+[alerts]
+look_every_ms = 100
+retrying_share = 0.5
+dlq_per_minute = 3
+invalid_transitions = 4
+queue_age_ms = 1500
+lease_churn = 2
+";
+
+/// Waits until the alert of this name is there, or is not.
+async fn until(server: &Server, name: &str, is_there: bool) -> Option<Value> {
+    for _ in 0..300 {
+        let alerts = server.get("/api/v1/alerts").await.ok().json();
+        let found = alerts["items"].as_array().expect("a list").iter();
+        let found = found.into_iter().find(|alert| alert["name"] == name).cloned();
+        if found.is_some() == is_there {
+            return found;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{name} is {} there", if is_there { "not" } else { "still" });
+}
+
+async fn alerts_fire_and_clear(store: Store) {
+    let server = Server::start_with_config(&store, CONFIG);
+    let quiet = server.get("/api/v1/alerts").await.ok().json();
+    assert_eq!(quiet["items"], serde_json::json!([]));
+
+    // More than half of the open jobs wait for a retry.
+    let mut jobs = Vec::new();
+    for _ in 0..20 {
+        let job = server
+            .post("/api/v1/jobs", r#"{"retry": {"base_ms": 600000, "max_backoff_ms": 600000}}"#);
+        jobs.push(job.await.ok().at("/job/job_id"));
+    }
+    for id in &jobs {
+        let path = format!("/api/v1/internal/jobs/{id}/run?transient_fail=true");
+        server.post(&path, "").await.ok();
+    }
+    let alert = until(&server, "retrying_share", true).await.expect("it is there");
+    let summary = alert["summary"].as_str().expect("it says what it means");
+    assert!(summary.ends_with(" of 20 jobs that are not at an end wait for a retry"), "{summary}");
+    assert!(alert["value"].as_f64() > alert["threshold"].as_f64(), "{alert}");
+    for id in &jobs {
+        server.post(&format!("/api/v1/jobs/{id}/cancel"), "").await.ok();
+    }
+    until(&server, "retrying_share", false).await;
+
+    // Dead letters of a tenant grow.
+    for _ in 0..5 {
+        let id = server.post("/api/v1/jobs", "{}").await.ok().at("/job/job_id");
+        server.post(&format!("/api/v1/internal/jobs/{id}/run?force_fail=true"), "").await.ok();
+    }
+    let alert = until(&server, "dead_letters", true).await.expect("it is there");
+    assert_eq!((&alert["tenant"], &alert["severity"]), (&"default".into(), &"P2".into()));
+
+    // Illegal moves one after the other wake people up.
+    for _ in 0..5 {
+        let path = format!("/api/v1/internal/jobs/{}/run", jobs[0]);
+        assert_eq!(server.post(&path, "").await.at("/code"), "WF_STATE_TRANSITION_INVALID");
+    }
+    let alert = until(&server, "invalid_transitions", true).await.expect("it is there");
+    assert_eq!(alert["severity"], "P1");
+
+    // A job that nobody takes grows old, until it is cancelled.
+    let old = server.post("/api/v1/jobs", r#"{"queue": "lonely"}"#).await.ok().at("/job/job_id");
+    let alert = until(&server, "queue_age", true).await.expect("it is there");
+    assert_eq!(alert["queue"], "lonely");
+    server.post(&format!("/api/v1/jobs/{old}/cancel"), "").await.ok();
+    until(&server, "queue_age", false).await;
+
+    // Workers lose their jobs.
+    for _ in 0..4 {
+        server.post("/api/v1/jobs", r#"{"queue": "churn"}"#).await.ok();
+    }
+    let claim =
+        r#"{"worker_id": "w", "queues": ["churn"], "max": 4, "lease_ms": 200, "start": true}"#;
+    server.post("/api/v1/claims", claim).await.ok();
+    until(&server, "lease_churn", true).await;
+}

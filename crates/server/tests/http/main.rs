@@ -1,0 +1,44 @@
+//! The server as programs see it: the real binary, over real sockets, on SQLite and on PostgreSQL.
+//!
+//! Start with [`server`], which starts and stops it, and [`snapshot`], which writes down whole answers.
+
+#![cfg(unix)]
+
+mod alerts;
+mod bad;
+mod bulk;
+mod client;
+mod contracts;
+mod feed;
+mod jobs;
+mod kill;
+mod letters;
+mod operations;
+mod overload;
+mod queues;
+mod schedules;
+mod security;
+mod server;
+mod snapshot;
+mod worker_example;
+mod workers;
+
+/// Makes of each test two: one for each kind of store. A test is given a store that nobody else uses.
+macro_rules! on_both_stores {
+    ($($test:ident),* $(,)?) => {
+        mod sqlite {
+            $(#[test]
+            fn $test() {
+                crate::server::block_on(super::$test(crate::server::Store::sqlite()));
+            })*
+        }
+
+        mod postgres {
+            $(#[test]
+            fn $test() {
+                crate::server::block_on(super::$test(crate::server::Store::postgres()));
+            })*
+        }
+    };
+}
+pub(crate) use on_both_stores;

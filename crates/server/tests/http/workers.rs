@@ -1,0 +1,229 @@
+//! Workers over HTTP: claim, start, renew, settle and release, answer by answer.
+
+use reqwest::Method;
+
+use crate::{
+    on_both_stores,
+    server::{Server, Store},
+    snapshot::Page,
+};
+
+on_both_stores!(claim, start, renew, settle, release, a_long_poll_hears_of_a_new_job);
+
+const CLAIMS: &str = "/api/v1/claims";
+/// An id that is nobody's.
+const NOBODY: &str = "job_00000000000000000000000007";
+
+async fn make(server: &Server, body: &str) -> String {
+    server.post("/api/v1/jobs", body).await.ok().at("/job/job_id")
+}
+
+/// Makes so many jobs in the queue, and claims them.
+async fn claimed(server: &Server, queue: &str, count: usize, more: &str) -> Vec<Lease> {
+    let job =
+        format!(r#"{{"queue":"{queue}","retry":{{"base_ms":60000,"max_backoff_ms":60000}}}}"#);
+    let jobs = vec![job; count].join(",");
+    server.post("/api/v1/jobs/batch", &format!(r#"{{"jobs":[{jobs}]}}"#)).await.ok();
+    let body = format!(r#"{{"worker_id":"w1","queues":["{queue}"],"max":{count}{more}}}"#);
+    let answer = server.post(CLAIMS, &body).await.ok();
+    let lease = |at| Lease {
+        job_id: answer.at(&format!("/leases/{at}/job/job_id")),
+        epoch: answer.at(&format!("/leases/{at}/epoch")),
+    };
+    (0..count).map(lease).collect()
+}
+
+struct Lease {
+    job_id: String,
+    epoch: String,
+}
+
+impl Lease {
+    /// An entry about it, with more in it.
+    fn with(&self, more: &str) -> String {
+        let comma = if more.is_empty() { "" } else { ", " };
+        format!(r#"{{"job_id": "{}", "epoch": {}{comma}{more}}}"#, self.job_id, self.epoch)
+    }
+}
+
+/// The body of a call about these entries.
+fn about(entries: &[String]) -> String {
+    format!("{{\"worker_id\": \"w1\", \"leases\": [\n  {}\n]}}", entries.join(",\n  "))
+}
+
+async fn claim(store: Store) {
+    let server = Server::start(&store);
+    let mut page = Page::new(&server, "claim", "A worker asks for jobs.");
+    make(&server, r#"{"kind":"mail","payload":{"to":"a@example.com","n":1.50}}"#).await;
+    make(&server, r#"{"kind":"mail","queue":"post","priority":5}"#).await;
+    let urgent = make(&server, r#"{"kind":"mail","queue":"post","priority":-5}"#).await;
+    let body = r#"{"worker_id": "w1"}"#;
+    page.post("One of the usual queue. It is dispatched, and has not started.", CLAIMS, body).await;
+    page.post("There is no other.", CLAIMS, body).await;
+    let body = r#"{
+  "worker_id": "w1", "queues": ["post", "office"], "kinds": ["mail"], "max": 1, "lease_ms": 60000,
+  "wait_ms": 1000, "start": true, "claim_id": "claim_00000000000000000000000001"
+}"#;
+    let answer =
+        page.post("The most urgent comes first, and is started at once.", CLAIMS, body).await;
+    assert_eq!(answer.at("/leases/0/job/job_id"), urgent);
+    let again = page
+        .post("The same claim again gets the same lease, and no other job.", CLAIMS, body)
+        .await;
+    assert_eq!(again.at("/leases/0/job/job_id"), urgent);
+    let body = r#"{"worker_id": "w1", "queues": ["post"], "kinds": ["report"]}"#;
+    page.post("Nothing of this kind.", CLAIMS, body).await;
+    page.post("Nobody asks.", CLAIMS, r#"{"queues": ["post"]}"#).await;
+    page.post("A name that is none.", CLAIMS, r#"{"worker_id": "a/b"}"#).await;
+    page.post("A lease that is too short.", CLAIMS, r#"{"worker_id": "w1", "lease_ms": 99}"#).await;
+    page.post("A lease that is too long.", CLAIMS, r#"{"worker_id": "w1", "lease_ms": 86400001}"#)
+        .await;
+    page.post("An identity that is none.", CLAIMS, r#"{"worker_id": "w1", "claim_id": "7"}"#).await;
+    page.post("A field that nobody knows.", CLAIMS, r#"{"worker_id": "w1", "queue": "post"}"#)
+        .await;
+    page.post("A queue that is none.", CLAIMS, r#"{"worker_id": "w1", "queues": [""]}"#).await;
+    page.post("A parameter that is not there.", "/api/v1/claims?max=3", r#"{"worker_id": "w1"}"#)
+        .await;
+    page.finish();
+}
+
+async fn start(store: Store) {
+    let server = Server::start(&store);
+    let mut page = Page::new(&server, "start", "A worker begins to run what it claimed.");
+    let path = "/api/v1/leases/start";
+    let leases = claimed(&server, "post", 1, "").await;
+    let entries = [
+        leases[0].with(""),
+        leases[0].with(""),
+        Lease { epoch: "9".to_owned(), job_id: leases[0].job_id.clone() }.with(""),
+        Lease { epoch: "1".to_owned(), job_id: NOBODY.to_owned() }.with(""),
+        format!(r#"{{"job_id": "{}"}}"#, leases[0].job_id),
+    ];
+    let about_it =
+        "Once, once more, under another epoch, one that is not there, one without an epoch.";
+    page.post(about_it, path, &about(&entries)).await;
+    page.post("No leases.", path, r#"{"worker_id": "w1"}"#).await;
+    page.post("None.", path, r#"{"leases": []}"#).await;
+    page.finish();
+}
+
+async fn renew(store: Store) {
+    let server = Server::start(&store);
+    let mut page = Page::new(&server, "renew", "A worker keeps what it holds, and hears of it.");
+    let path = "/api/v1/leases/renew";
+    let leases = claimed(&server, "post", 3, r#","start":true"#).await;
+    let cancel = format!("/api/v1/jobs/{}/cancel", leases[1].job_id);
+    server.post(&cancel, "").await.ok();
+    server
+        .post(&format!("/api/v1/jobs/{}/cancel", leases[2].job_id), r#"{"force":true}"#)
+        .await
+        .ok();
+    let entries = [
+        leases[0].with(r#""heartbeat": true, "progress": {"done": 0.50}"#),
+        leases[1].with(""),
+        leases[2].with(""),
+        Lease { epoch: "1".to_owned(), job_id: NOBODY.to_owned() }.with(""),
+    ];
+    let about_it = "One is kept, one is to be cancelled, one is lost, one never was.";
+    page.post(about_it, path, &about(&entries)).await;
+    let body = r#"{"worker_id": "w1", "lease_ms": 60000}"#;
+    let answer = page.post("All that the worker holds.", path, body).await;
+    assert_eq!(answer.json()["results"].as_array().map(Vec::len), Some(2));
+    page.post("A worker that holds nothing.", path, r#"{"worker_id": "w2"}"#).await;
+    page.post("Nobody asks.", path, "{}").await;
+    let body = r#"{"worker_id": "w1", "lease_ms": 1}"#;
+    page.post("Too short, for all.", path, body).await;
+    let body = format!(r#"{{"lease_ms": 1, "leases": [{}]}}"#, leases[0].with(""));
+    page.post("Too short, for one.", path, &body).await;
+    let body = format!(r#"{{"leases": [{{"job_id": "{}"}}]}}"#, leases[0].job_id);
+    page.post("Without an epoch.", path, &body).await;
+    page.finish();
+}
+
+async fn settle(store: Store) {
+    let server = Server::start(&store);
+    let mut page = Page::new(&server, "settle", "A worker reports how executions ended.");
+    let path = "/api/v1/leases/settle";
+    let leases = claimed(&server, "post", 6, r#","start":true"#).await;
+    let failed = |more: &str| {
+        format!(
+            r#""outcome": "failed", "error": {{"code": "SMTP_BUSY", "message": "try later"{more}}}"#
+        )
+    };
+    let entries = [
+        leases[0].with(r#""outcome": "succeeded", "result": {"sent": 1.50}, "stats": {"ms": 7}"#),
+        leases[1].with(r#""outcome": "partial", "result": 1, "remaining": [2, 3]"#),
+        leases[2].with(&failed("")),
+        leases[3].with(&failed(r#", "class": "permanent""#)),
+        leases[4].with(r#""outcome": "cancelled", "reason": "the machine stops""#),
+        leases[5].with(&failed(r#", "retryable": true, "retry_after_ms": 120000"#)),
+    ];
+    let every = page.post("Every outcome.", path, &about(&entries)).await.json();
+    let again =
+        page.post("The same again gets the same answers.", path, &about(&entries)).await.json();
+    assert_eq!(every, again);
+    let left = claimed(&server, "left", 2, "").await;
+    let entries = [
+        leases[0].with(&failed("")),
+        leases[2].with(r#""outcome": "succeeded""#),
+        left[0].with(r#""outcome": "succeeded""#),
+        Lease { epoch: "1".to_owned(), job_id: NOBODY.to_owned() }
+            .with(r#""outcome": "succeeded""#),
+    ];
+    let about_it =
+        "After its end, between two tries, before its start, and of a job that is not there.";
+    page.post(about_it, path, &about(&entries)).await;
+    let entries = [
+        left[0].with(r#""outcome": "done""#),
+        left[0].with(r#""outcome": "failed""#),
+        left[0].with(r#""outcome": "partial", "result": 1"#),
+        left[0].with(r#""outcome": "succeeded", "error": {"code": "X"}"#),
+        left[0].with(r#""outcome": "succeeded", "remaining": 1"#),
+        left[0].with(r#""outcome": "failed", "result": 1, "error": {"code": "X"}"#),
+        left[0].with(r#""outcome": "cancelled", "result": 1"#),
+        left[0].with(r#""outcome": "failed", "error": {"code": "X", "class": "bad"}"#),
+        r#"{"outcome": "succeeded"}"#.to_owned(),
+    ];
+    page.post("What does not fit together.", path, &about(&entries)).await;
+    let trace = [("content-type", "application/json"), ("x-trace-id", "t-9")];
+    let start = about(&[left[1].with("")]);
+    server.post("/api/v1/leases/start", &start).await.ok();
+    let body = about(&[left[1].with(r#""outcome": "succeeded""#)]);
+    page.ask("A trace of its own.", Method::POST, path, &trace, &body).await;
+    let events = server.get(&format!("/api/v1/jobs/{}/events?after=3", left[1].job_id)).await;
+    assert_eq!(events.at("/items/0/trace_id"), "t-9", "{}", events.text);
+    assert_eq!(events.at("/items/0/actor"), "worker:w1");
+    page.finish();
+}
+
+async fn release(store: Store) {
+    let server = Server::start(&store);
+    let mut page = Page::new(&server, "release", "A worker gives back what it claimed.");
+    let path = "/api/v1/leases/release";
+    let leases = claimed(&server, "post", 2, "").await;
+    server.post("/api/v1/leases/start", &about(&[leases[1].with("")])).await.ok();
+    let entries = [leases[0].with(""), leases[1].with("")];
+    page.post("One that has not started, and one that has.", path, &about(&entries)).await;
+    page.post("Once more.", path, &about(&entries)).await;
+    page.post("No leases.", path, "{}").await;
+    page.finish();
+}
+
+/// It is answered when there is a job, and not when its time is over.
+async fn a_long_poll_hears_of_a_new_job(store: Store) {
+    let server = Server::start(&store);
+    let body =
+        r#"{"worker_id":"w1","wait_ms":30000,"claim_id":"claim_00000000000000000000000003"}"#;
+    let claim = async { server.post(CLAIMS, body).await.ok() };
+    let enqueue = async {
+        // Long enough for the claim to find nothing first. If it is not, the test only shows less.
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        make(&server, "{}").await
+    };
+    let (claimed, made) = tokio::join!(claim, enqueue);
+    assert_eq!(claimed.at("/leases/0/job/job_id"), made);
+    // If its answer is lost, the same call again gets the same lease.
+    let again = server.post(CLAIMS, body).await.ok();
+    assert_eq!(again.at("/leases/0/job/job_id"), made);
+    assert_eq!(again.at("/leases/0/epoch"), claimed.at("/leases/0/epoch"));
+}

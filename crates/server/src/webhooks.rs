@@ -218,7 +218,7 @@ impl Follower {
             None if self.webhook.events.is_empty() => None,
             None => return Ok(None),
         };
-        let document = tell(told, self.webhook.contract, spec.as_deref());
+        let document = tell(&told, self.webhook.contract, spec.as_deref());
         let request = document.map(|event| self.delivery(number, event));
         Ok(match (request, spec) {
             (Some(request), Some(spec)) => Some(request.trace(spec.trace_id.as_str())),

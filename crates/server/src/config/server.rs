@@ -64,6 +64,7 @@ pub(super) struct ServerSection {
     body_timeout_ms: Option<u64>,
     header_timeout_ms: Option<u64>,
     connections_max: Option<u64>,
+    calls_max: Option<u64>,
     calls_per_second: Option<u64>,
     grace_ms: Option<u64>,
     tls_certificate: Option<PathBuf>,
@@ -114,6 +115,9 @@ impl ServerSection {
         let places = (flags.connections_max, self.connections_max);
         if let Some(places) = set("connections_max", places.0, places.1, 1..=1_000_000)? {
             settings.connections_max = usize::try_from(places).map_err(|why| why.to_string())?;
+        }
+        if let Some(calls) = set("calls_max", None, self.calls_max, 1..=1_000_000)? {
+            settings.calls_max = usize::try_from(calls).map_err(|why| why.to_string())?;
         }
         let calls = (flags.calls_per_second, self.calls_per_second);
         if let Some(calls) = set("calls_per_second", calls.0, calls.1, 1..=10_000_000)? {

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::http::{HeaderMap, header};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use windlass::Engine;
 use windlass_kernel::{Job, JobId, Principal, TenantId, token::Role};
 
@@ -33,6 +33,9 @@ pub(crate) struct Settings {
     pub(crate) header_timeout: Duration,
     /// The most connections at once.
     pub(crate) connections_max: usize,
+    /// The most calls at once that read or write, but for those of workers: what is held must not be lost because others
+    /// ask too much.
+    pub(crate) calls_max: usize,
     /// How many calls a second a principal may make, and how many at once.
     pub(crate) calls_per_second: u32,
     /// From where on something is worth an alert.
@@ -50,6 +53,7 @@ impl Settings {
             body_timeout: Duration::from_secs(30),
             header_timeout: Duration::from_secs(10),
             connections_max: 10_000,
+            calls_max: 2_000,
             calls_per_second: 50_000,
             alerts: Thresholds::default(),
             grace: Duration::from_secs(10),
@@ -66,6 +70,7 @@ pub(crate) struct App {
     pub(crate) figures: Arc<Figures>,
     pub(crate) alerts: Arc<Alerts>,
     pub(crate) rates: Rates,
+    places: Semaphore,
     pub(crate) listening: Listening,
     pub(crate) tokens: tokens::Known,
     /// True from the moment when the server is to stop.
@@ -83,6 +88,7 @@ impl App {
             listening: Listening::default(),
             tokens: tokens::Known::default(),
             rates: Rates::new(settings.calls_per_second),
+            places: Semaphore::new(settings.calls_max),
             settings,
             stopping,
         }
@@ -105,6 +111,20 @@ impl App {
             (false, _) => return Err(Problem::unauthorized("the call brings no token")),
         };
         Ok(Caller { principal: Principal::new(name)?, scope: scope.into(), role })
+    }
+
+    /// A place for a call that reads or writes, if there is one left. Workers need none.
+    pub(crate) fn place(&self, access: Access) -> Result<Option<SemaphorePermit<'_>>, Problem> {
+        match access {
+            Access::Open | Access::Work => Ok(None),
+            Access::Read | Access::Enqueue | Access::Operate | Access::Admin => {
+                let full = |_| Problem {
+                    retry_after: Some(1),
+                    ..Problem::overloaded("as many calls as the server can hold are being answered")
+                };
+                self.places.try_acquire().map(Some).map_err(full)
+            }
+        }
     }
 
     /// A page of another site can make a browser call this machine under a name of its own. Without tokens only the

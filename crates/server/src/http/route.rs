@@ -238,6 +238,8 @@ async fn call(
     };
     let (headers, access) = (parts.headers, route.access);
     let call = Call { app, caller, trace, trace_given, access, headers, params, query, body };
+    let app = call.app.clone();
+    let _place = app.place(route.access)?;
     (route.handler)(call).await
 }
 

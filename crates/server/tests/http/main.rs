@@ -16,6 +16,7 @@ mod jobs;
 mod kill;
 mod letters;
 mod operations;
+mod overload;
 mod queues;
 mod schedules;
 mod security;

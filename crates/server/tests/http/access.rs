@@ -17,6 +17,7 @@ const TOKENS: &str = "/api/v1/tokens";
 async fn tokens(store: Store) {
     let server = Server::start(&store);
     let mut page = Page::new(&server, "tokens", "Who may call, and what they may do.");
+    page.get("Who the caller is.", "/api/v1/me").await;
     page.get("None.", TOKENS).await;
     let body = r#"{"principal": "ann", "role": "worker", "label": "the mailer", "expires_at": "2126-01-01T00:00:00Z"}"#;
     let id =

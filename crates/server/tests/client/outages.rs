@@ -9,10 +9,7 @@ use std::{
 };
 
 use tokio::sync::{Notify, Semaphore};
-use windlass::{
-    Context, Engine, Error, HandlerResult, JobRequest, Refusal, State,
-    worker::Worker,
-};
+use windlass::{Context, Engine, Error, HandlerResult, JobRequest, Refusal, State, worker::Worker};
 use windlass_kernel::{
     By, JobId, WorkerId,
     ops::{Outcome, Settle},
@@ -50,7 +47,8 @@ async fn a_server_that_is_killed_in_the_middle_loses_nothing(store: Store) {
     let gate = Arc::new(Gate { open: Some(Semaphore::new(0)), ..Gate::default() });
     let worker = engine.worker().state(gate.clone()).handle_kind("gate", through);
     let worker = worker.lease(Duration::from_secs(60)).renew_every(Duration::from_millis(200));
-    let worker: Worker = worker.concurrency(64).poll(Duration::from_secs(3600)).start().await.unwrap();
+    let worker: Worker =
+        worker.concurrency(64).poll(Duration::from_secs(3600)).start().await.unwrap();
     let first = engine.enqueue(JobRequest::of("gate", &0)).await.unwrap();
     gate.began.notified().await;
 

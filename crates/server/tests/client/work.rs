@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
 use windlass::{
-    Context, Engine, Error, Failure, HandlerResult, JobRequest, Outcome, Refusal, State, Stop, Work,
-    job, rule, why::Reason,
+    Context, Engine, Error, Failure, HandlerResult, JobRequest, Outcome, Refusal, State, Stop,
+    Work, job, rule, why::Reason,
 };
 use windlass_kernel::job::Wakeup;
 use windlass_store::read::{Cursor, JobFilter, Scope};
@@ -70,7 +70,8 @@ async fn the_first_job_of_the_readme(store: Store) {
 }
 
 async fn payloads_and_results_pass_byte_for_byte(store: Store) {
-    const TEXT: &str = r#"{"n":1.50,"large":123456789012345678901234567890,"é":"\u00e9", "e":1e400}"#;
+    const TEXT: &str =
+        r#"{"n":1.50,"large":123456789012345678901234567890,"é":"\u00e9", "e":1e400}"#;
     let server = Server::start(&store);
     let engine = server.engine().await;
     async fn echo(payload: Box<RawValue>) -> HandlerResult<Box<RawValue>> {

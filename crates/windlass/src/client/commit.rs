@@ -658,9 +658,10 @@ mod tests {
     fn another_tenants_writes_are_not_sent() {
         let own = TenantId::new("acme").unwrap();
         let foreign = Some(Err(Refusal::NotFound { what: "tenant" }));
-        let refusal = |own| refused(own, &start(1)).map(|told| told.map(drop));
-        assert_eq!(refusal(Some(&own)), foreign);
-        assert_eq!(refusal(Some(&tenant())), None);
+        let refusal =
+            |own: Option<TenantId>| refused(own.as_ref(), &start(1)).map(|told| told.map(drop));
+        assert_eq!(refusal(Some(own)), foreign);
+        assert_eq!(refusal(Some(tenant())), None);
         assert_eq!(refusal(None), None, "a fleet works for all of them");
     }
 

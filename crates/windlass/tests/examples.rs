@@ -125,6 +125,19 @@ nightly@2026-03-30T00:30:00Z: queued";
     check("schedules", expected);
 }
 
+/// It needs a server: `server/tests/client` runs the same program on one.
+#[test]
+fn remote() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let code = |name: &str| {
+        let text = fs::read_to_string(root.join("examples").join(name)).unwrap();
+        let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    let first = code("first_job.rs").replace("sqlite:jobs.db", "http://127.0.0.1:7117");
+    assert_eq!(code("remote.rs"), first, "only the address differs from the first job");
+}
+
 #[test]
 fn each_example_is_run_here_and_the_readme_shows_the_first() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -6,7 +6,10 @@ use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use windlass::{Error, why::Why};
+use windlass::{
+    Error,
+    why::{Reason, Why},
+};
 use windlass_kernel::{
     IdempotencyKey, IdempotencyScope, Job, JobId, Kind, LimitKey, Op, Payload, Queue, Refusal,
     RetryPolicy, State, Tag, TaskId, TenantId, Timestamp, TraceId, UniqueKey,
@@ -24,6 +27,7 @@ use super::{
     contract::{self, Json},
     document::{EventDocument, FailureDocument, JobDocument, List, raw},
     problem::Problem,
+    queues::shown_rule,
     route::{Answer, Call},
 };
 
@@ -475,7 +479,13 @@ pub(crate) async fn why(call: Call) -> Result<Answer, Problem> {
     let id = call.job_id()?;
     call.app.job(&call, id).await?;
     let standing = call.engine().store().standing(call.scope(), id).await?;
-    let why = Why::of(&standing.ok_or_else(|| Problem::not_found("job").of_job(id))?);
+    let mut why = Why::of(&standing.ok_or_else(|| Problem::not_found("job").of_job(id))?);
+    for reason in &mut why.reasons {
+        if let Reason::Rule { blocked, holders, .. } = reason {
+            blocked.rule = shown_rule(&call, &blocked.rule)?;
+            holders.iter_mut().for_each(|holder| holder.rule = blocked.rule.clone());
+        }
+    }
     Ok(Answer::ok(&WhyDocument { text: why.to_string(), why }))
 }
 

@@ -139,6 +139,11 @@ fn shown_name(call: &Call, name: &RuleName) -> String {
     short.unwrap_or(name.as_str()).to_owned()
 }
 
+/// The same as a name.
+pub(crate) fn shown_rule(call: &Call, name: &RuleName) -> Result<RuleName, Problem> {
+    Ok(RuleName::new(shown_name(call, name))?)
+}
+
 /// `PUT /api/v1/rules/{name}`
 pub(crate) async fn put_rule(call: Call) -> Result<Answer, Problem> {
     let body: RuleBody = call.body()?;

@@ -4,7 +4,7 @@
 //! their order; all else goes at the same time. If some calls are answered and others are not, the whole is ambiguous:
 //! whoever sends it again is answered from the record.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use reqwest::Method;
 use serde::Serialize;
@@ -99,7 +99,7 @@ fn refused(own: Option<&TenantId>, write: &Write) -> Option<Told> {
 /// The writes, in rounds: what is in one round can go at the same time.
 fn rounds(writes: &[Write], told: &[Option<Told>]) -> Vec<Vec<Group>> {
     let mut rounds: Vec<Vec<Group>> = Vec::new();
-    let mut last: HashMap<JobId, (usize, Road)> = HashMap::new();
+    let mut last: BTreeMap<JobId, (usize, Road)> = BTreeMap::new();
     for (place, write) in writes.iter().enumerate().filter(|(place, _)| told[*place].is_none()) {
         let road = road(place, write);
         let jobs = jobs(write);
@@ -499,7 +499,7 @@ async fn schedule(link: &Link, op: &ScheduleOp) -> Result<Reply, Failed> {
     let mut asked = None;
     let document: Option<ScheduleDocument> = match &op.action {
         Action::Put(spec) => {
-            let body = NewScheduleDocument::of(&op.name, spec).map_err(no)?;
+            let body = NewScheduleDocument::of(&op.name, spec).map_err(|refusal| no(&refusal))?;
             asked = Some(&**spec);
             Some(link.send(post, &["schedules"], actor, json(&body)).await?)
         }
@@ -530,7 +530,7 @@ async fn schedule(link: &Link, op: &ScheduleOp) -> Result<Reply, Failed> {
             (told.made, told.known, told.goes_on_from) = (done.made, done.known, done.goes_on_from);
             None
         }
-        Action::Fire { .. } => return Err(no(Refusal::invalid("op", "is the server's own"))),
+        Action::Fire { .. } => return Err(no(&Refusal::invalid("op", "is the server's own"))),
     };
     let schedule = document.map(|document| document.into_schedule(asked)).transpose();
     told.schedule = schedule.map_err(|why| lost(&why))?.map(Arc::new);
@@ -538,7 +538,7 @@ async fn schedule(link: &Link, op: &ScheduleOp) -> Result<Reply, Failed> {
 }
 
 /// The rules say no before anything is sent.
-fn no(refusal: Refusal) -> Failed {
+fn no(refusal: &Refusal) -> Failed {
     let (code, detail) = (refusal.code().to_owned(), refusal.to_string());
     Failed::Problem(Problem { status: 422, code, detail, job_id: None })
 }
@@ -572,7 +572,7 @@ async fn act(link: &Link, op: &Op) -> Result<Answer, Failed> {
             PromoteWhen::Now { by } => {
                 on_job("retry", &by.actor, serde_json::json!({ "op": "promote" })).await
             }
-            _ => Err(no(Refusal::invalid("op", "is the server's own"))),
+            _ => Err(no(&Refusal::invalid("op", "is the server's own"))),
         },
         Op::Requeue(op) => {
             let payload = op.payload.as_ref().map(|it| format!("\"payload\":{},", it.as_str()));
@@ -593,7 +593,7 @@ async fn act(link: &Link, op: &Op) -> Result<Answer, Failed> {
             let path = ["dlq", id.as_str(), "discard", "approve"];
             letter(link, &path, &op.by.actor, String::new()).await
         }
-        other => Err(no(unsent(other))),
+        other => Err(no(&unsent(other))),
     }
 }
 
@@ -601,4 +601,79 @@ async fn letter(link: &Link, path: &[&str], actor: &Actor, body: String) -> Resu
     let letter: LetterDocument = link.send(Method::POST, path, Some(actor), body).await?;
     let missing = || Failed::Store(Error::Ambiguous(unfit(&"the letter's job is gone").into()));
     Ok(letter.job.as_ref().ok_or_else(missing)?.answer())
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_kernel::{
+        By, Kind, Payload,
+        ops::{Cancel, Enqueue, NewJob, Release, Start},
+    };
+
+    use super::*;
+
+    fn tenant() -> TenantId {
+        TenantId::new("default").unwrap()
+    }
+
+    fn write(op: impl Into<Op>) -> Write {
+        Write::Op { tenant: tenant(), op: op.into() }
+    }
+
+    fn by() -> By {
+        By::worker(WorkerId::new("w1").unwrap())
+    }
+
+    fn start(job: u128) -> Write {
+        let (job_id, epoch) = (JobId::from_u128(job), Epoch::new(1));
+        write(Start { job_id, epoch, by: by() })
+    }
+
+    fn release(job: u128) -> Write {
+        let (job_id, epoch) = (JobId::from_u128(job), Epoch::new(1));
+        write(Release { job_id, epoch, by: by() })
+    }
+
+    fn cancel(job: u128) -> Write {
+        let (grace, reason) = (Duration::ZERO, None);
+        write(Cancel { job_id: JobId::from_u128(job), force: true, grace, reason, by: by() })
+    }
+
+    /// The places of each group, round by round.
+    fn places(writes: &[Write]) -> Vec<Vec<Vec<usize>>> {
+        let told: Vec<Option<Told>> = writes.iter().map(|_| None).collect();
+        let rounds = rounds(writes, &told).into_iter();
+        rounds.map(|round| round.into_iter().map(|group| group.places).collect()).collect()
+    }
+
+    #[test]
+    fn writes_of_one_job_keep_their_order_and_all_else_goes_together() {
+        let writes = [start(1), start(2), release(1), cancel(3), start(3), release(2), start(1)];
+        let expected: &[&[&[usize]]] = &[&[&[0, 1], &[3]], &[&[2, 5], &[4]], &[&[6]]];
+        assert_eq!(places(&writes), expected);
+        assert_eq!(places(&[start(1), start(1)]), [[[0, 1]]], "a call keeps the order too");
+    }
+
+    #[test]
+    fn another_tenants_writes_are_not_sent() {
+        let own = TenantId::new("acme").unwrap();
+        let foreign = Some(Err(Refusal::NotFound { what: "tenant" }));
+        let refusal =
+            |own: Option<TenantId>| refused(own.as_ref(), &start(1)).map(|told| told.map(drop));
+        assert_eq!(refusal(Some(own)), foreign);
+        assert_eq!(refusal(Some(tenant())), None);
+        assert_eq!(refusal(None), None, "a fleet works for all of them");
+    }
+
+    #[test]
+    fn a_payload_is_sent_byte_for_byte_and_under_the_jobs_own_id() {
+        let payload = Payload::parse(r#"{"n":1.50, "e":1e400}"#, 100).unwrap();
+        let new = Box::new(NewJob::new(Kind::new("mail").unwrap(), payload));
+        let (job_id, random) = (JobId::from_u128(7), 1);
+        let op = Op::Enqueue(Enqueue { job_id, tenant: tenant(), new, random, by: by() });
+        let text = entry(&op).unwrap();
+        assert!(text.contains(r#""payload":{"n":1.50, "e":1e400},"#), "{text}");
+        assert!(text.contains(r#""job_id":"job_00000000000000000000000007""#), "{text}");
+        assert!(text.contains("trace-run-job_"), "{text}");
+    }
 }

@@ -18,6 +18,9 @@ use crate::{clock::Clock, engine::StoreClock};
 const CALL_MAX: Duration = Duration::from_secs(30);
 /// How long it may take until there is a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// How long a connection is kept that nobody uses. A server keeps it for longer, so that it does not hang up on a call
+/// that is just being made.
+const IDLE_MAX: Duration = Duration::from_secs(5);
 
 /// The line to a server.
 pub(super) struct Link {
@@ -61,6 +64,7 @@ impl Link {
         let mut token = token.transpose().map_err(|_| "the token is no text of a header")?;
         token.iter_mut().for_each(|token| token.set_sensitive(true));
         let builder = Client::builder().connect_timeout(CONNECT_MAX).tcp_nodelay(true);
+        let builder = builder.pool_idle_timeout(IDLE_MAX);
         let builder = builder.tls_backend_preconfigured(tls(base.scheme() == "https")?);
         // What is on this machine is not behind a proxy.
         let is_here = host == "localhost"

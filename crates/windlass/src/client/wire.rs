@@ -239,7 +239,7 @@ impl JobDocument {
             }),
             _ => None,
         };
-        let cancel = self.cancel_requested.then(|| CancelRequest {
+        let cancel = self.cancel_requested.then_some(CancelRequest {
             by: Actor::Scheduler,
             reason: None,
             grace_until: self.updated_at,

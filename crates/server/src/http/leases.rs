@@ -235,7 +235,7 @@ impl From<ErrorBody> for Failure {
         let by_class = error.class.is_none_or(|class| class == Class::Transient);
         let retryable = error.retryable.unwrap_or(by_class);
         let usual = if retryable { Class::Transient } else { Class::Permanent };
-        Failure {
+        Self {
             code: error.code,
             message: error.message,
             class: error.class.unwrap_or(usual),

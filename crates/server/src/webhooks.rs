@@ -73,7 +73,7 @@ impl Webhooks {
         let worker = worker.concurrency(16).grace(config.server.settings.grace);
         let worker = worker.handle_kind(KIND, deliver).start().await?;
         let mut tasks = vec![look_after("webhooks", worker, app.stopping.clone())];
-        for webhook in &config.webhooks {
+        for webhook in config.webhooks.iter().filter(|webhook| webhook.feed) {
             let follower = Follower::new(&app.engine, webhook.clone())?;
             let after = follower.begin().await?;
             tasks.push(tokio::spawn(follower.run(after, app.tail.follow(), app.stopping.clone())));
@@ -218,7 +218,7 @@ impl Follower {
             None if self.webhook.events.is_empty() => None,
             None => return Ok(None),
         };
-        let document = tell(told, self.webhook.contract, spec.as_deref());
+        let document = tell(&told, self.webhook.contract, spec.as_deref());
         let request = document.map(|event| self.delivery(number, event));
         Ok(match (request, spec) {
             (Some(request), Some(spec)) => Some(request.trace(spec.trace_id.as_str())),
@@ -271,7 +271,7 @@ async fn end_of_feed(engine: &Engine) -> Result<u64, store::Error> {
 /// What all deliveries share.
 #[derive(Debug)]
 struct Deliveries {
-    webhooks: BTreeMap<String, (Webhook, Secret)>,
+    webhooks: BTreeMap<String, (Webhook, Vec<Secret>)>,
     outward: Outward,
 }
 
@@ -279,8 +279,8 @@ impl Deliveries {
     fn new(config: &Config) -> Result<Self, String> {
         let mut webhooks = BTreeMap::new();
         for webhook in &config.webhooks {
-            let secret = webhook.secret()?;
-            webhooks.insert(webhook.name.clone(), (webhook.clone(), secret));
+            let secrets = webhook.secrets()?;
+            webhooks.insert(webhook.name.clone(), (webhook.clone(), secrets));
         }
         let outward = Outward::new(Guard::new(&config.executors.http.allow), false)?;
         Ok(Self { webhooks, outward })
@@ -296,7 +296,7 @@ async fn deliver(
     let known = deliveries.webhooks.get(&delivery.webhook);
     // A job of one tenant cannot speak in the name of another.
     let known = known.filter(|(webhook, _)| webhook.tenant == *context.tenant());
-    let Some((webhook, secret)) = known else {
+    let Some((webhook, secrets)) = known else {
         let message = format!("there is no webhook {:?}", delivery.webhook);
         return Err(Failure::own(WEBHOOK_UNKNOWN, &message).into());
     };
@@ -304,7 +304,7 @@ async fn deliver(
     // What is the same delivery is said by its own id, which stays the same in all attempts.
     headers.remove("idempotency-key");
     let at = seconds(context.engine().now());
-    let answered = deliveries.post(webhook, secret, &delivery, at, headers).await?;
+    let answered = deliveries.post(webhook, secrets, &delivery, at, headers).await?;
     let status = answered.status;
     let message = format!("{} answered {}", host(&webhook.url), status.as_u16());
     match status.as_u16() {
@@ -319,22 +319,23 @@ async fn deliver(
 }
 
 impl Deliveries {
-    /// Sends a delivery, signed.
+    /// Sends a delivery, signed with each secret.
     async fn post(
         &self,
         webhook: &Webhook,
-        secret: &Secret,
+        secrets: &[Secret],
         delivery: &Delivery,
         at: i64,
         mut headers: HeaderMap,
     ) -> HandlerResult<Answered> {
         let id = format!("{}:{}", delivery.webhook, delivery.number);
         let body = delivery.event.get();
-        let signature = signature(secret, &id, at, body);
+        let signatures = secrets.iter().map(|secret| signature(secret, &id, at, body));
+        let signatures = signatures.collect::<Vec<_>>().join(" ");
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert("webhook-id", HeaderValue::from_str(&id)?);
         headers.insert("webhook-timestamp", HeaderValue::from(at));
-        headers.insert("webhook-signature", HeaderValue::from_str(&signature)?);
+        headers.insert("webhook-signature", HeaderValue::from_str(&signatures)?);
         let outgoing = Outgoing {
             method: Method::POST,
             url: webhook.url.clone(),
@@ -374,7 +375,7 @@ impl Teller {
     }
 
     async fn tell(&self, begins: bool, alert: &Alert) {
-        let (webhook, secret) = &self.deliveries.webhooks[&self.name];
+        let (webhook, secrets) = &self.deliveries.webhooks[&self.name];
         let kind = if begins { "alert.fired" } else { "alert.cleared" };
         let event = serde_json::value::to_raw_value(&AlertEvent { kind, payload: alert });
         let event = event.expect("an alert is plain data");
@@ -387,7 +388,7 @@ impl Teller {
             return;
         }
         let at = seconds(self.engine.now());
-        let sent = self.deliveries.post(webhook, secret, &delivery, at, HeaderMap::new()).await;
+        let sent = self.deliveries.post(webhook, secrets, &delivery, at, HeaderMap::new()).await;
         if let Err(error) = sent {
             tracing::error!(webhook = self.name, %error, "nobody could be told of an alert");
         }

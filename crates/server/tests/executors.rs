@@ -8,7 +8,7 @@ mod serving;
 use std::{fs, process::Command};
 
 use rustix::process::{Pid, test_kill_process};
-use serde_json::json;
+use serde_json::{Value, json};
 use serving::{Receiver, Server, until};
 
 #[test]
@@ -59,6 +59,20 @@ fn a_program_runs_if_the_config_allows_it_and_is_gone_with_the_server() {
 }
 
 #[test]
+fn the_command_in_the_guide_does_what_the_guide_says() {
+    let guide = include_str!("../../../docs/guide/executors.md");
+    let between = |from: &str, to: &str| {
+        let rest = guide.rsplit(from).next().and_then(|rest| rest.split(to).next());
+        rest.unwrap_or_else(|| panic!("there is no {from}"))
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), between("```toml\n", "```"));
+    let id = server.enqueue(&serde_json::from_str(between("-d '", "'")).unwrap());
+    let said: Value = serde_json::from_str(between("The result of this one is `", "`")).unwrap();
+    assert_eq!(server.job_in(&id, "succeeded")["result"], said);
+}
+
+#[test]
 fn a_config_that_cannot_be_used_is_a_usage_error_that_says_where() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("windlass.toml");
@@ -71,4 +85,26 @@ fn a_config_that_cannot_be_used_is_a_usage_error_that_says_where() {
         told.contains("line 2: there is no key \"lisen\" here; did you mean \"listen\"?"),
         "{told}"
     );
+}
+
+#[test]
+fn a_flag_stands_above_a_variable_and_that_above_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("windlass.toml");
+    // Addresses that hardly a machine has, and if so, there is no token: each try ends with the one that it took.
+    fs::write(&file, "[server]\nlisten = \"203.0.113.1:1\"\n").unwrap();
+    let listen = |variable: Option<&str>, flag: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
+        command.arg("serve").args(flag).env("WINDLASS_CONFIG", &file).env_remove("WINDLASS_LISTEN");
+        if let Some(variable) = variable {
+            command.env("WINDLASS_LISTEN", variable);
+        }
+        let run = command.current_dir(folder.path()).output().unwrap();
+        assert!(!run.status.success());
+        String::from_utf8(run.stderr).unwrap()
+    };
+    assert!(listen(None, &[]).contains("203.0.113.1:1"));
+    assert!(listen(Some("203.0.113.2:2"), &[]).contains("203.0.113.2:2"));
+    let flag = ["--listen", "203.0.113.3:3"];
+    assert!(listen(Some("203.0.113.2:2"), &flag).contains("203.0.113.3:3"));
 }

@@ -75,6 +75,42 @@ fn an_event_is_told_once_and_signed_and_deliveries_tell_nothing_of_themselves() 
     }
 }
 
+#[test]
+fn an_alert_is_told_when_it_begins_and_when_it_is_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let receiver = Receiver::start(|_| 200);
+    let more = "feed = false\n[alerts]\nwebhook = \"orders\"\nqueue_age_ms = 1";
+    let server = Server::start(folder.path(), &config(receiver.address, more));
+    let job = server.enqueue(&json!({ "kind": "order", "queue": "slow" }));
+    until("the alert", || !receiver.received().is_empty());
+    server.call("POST", &format!("/api/v1/jobs/{job}/cancel"), Some(&json!({})));
+    until("its end", || receiver.received().len() == 2);
+    let (begun, over) = (event(&receiver.received()[0]), event(&receiver.received()[1]));
+    assert_eq!((&begun["type"], &over["type"]), (&json!("alert.fired"), &json!("alert.cleared")));
+    assert_eq!(
+        (&begun["payload"]["name"], &begun["payload"]["queue"]),
+        (&json!("queue_age"), &json!("slow"))
+    );
+    assert_eq!(over["payload"]["name"], "queue_age");
+    assert!(receiver.received().iter().all(is_signed));
+}
+
+#[test]
+fn an_old_secret_signs_beside_the_new_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let receiver = Receiver::start(|_| 200);
+    let config = config(receiver.address, "secret_old = \"a secret that was known before\"");
+    let server = Server::start(folder.path(), &config);
+    server.enqueue(&json!({ "kind": "order" }));
+    until("the delivery", || !receiver.received().is_empty());
+    let mut call = receiver.received()[0].clone();
+    let both = call.headers["webhook-signature"].clone();
+    let (new, old) = both.split_once(' ').unwrap();
+    assert!(old.starts_with("v1,") && old != new);
+    call.headers.insert("webhook-signature".to_owned(), new.to_owned());
+    assert!(is_signed(&call));
+}
+
 /// What the guide tells receivers in Python to do.
 #[test]
 fn the_check_in_the_guide_takes_what_is_genuine_and_nothing_else() {

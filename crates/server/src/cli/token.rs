@@ -161,7 +161,7 @@ fn show(command: &Token, tokens: Vec<Shown>, output: Output) -> ExitCode {
     match (output, command) {
         (Output::Json, Token::List(_)) => println!("{}", json(&tokens)),
         (Output::Json | Output::Jsonl, _) => {
-            tokens.iter().for_each(|one| println!("{}", json(one)))
+            tokens.iter().for_each(|one| println!("{}", json(one)));
         }
         (Output::Table, Token::Add(_)) => {
             for shown in tokens {

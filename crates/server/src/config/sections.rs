@@ -65,7 +65,8 @@ pub(crate) struct CommandExecutor {
     pub(crate) enabled: bool,
     #[serde(deserialize_with = "queues")]
     pub(crate) queues: Vec<String>,
-    #[serde(deserialize_with = "count::<_, 1, 1_000>")]
+    /// Each program that runs keeps a thread of the server waiting.
+    #[serde(deserialize_with = "count::<_, 1, 256>")]
     pub(crate) concurrency: usize,
     pub(crate) allow: BTreeMap<String, AllowedCommand>,
 }
@@ -187,12 +188,18 @@ pub(crate) struct Webhook {
     pub(crate) url: Url,
     secret: Option<Secret>,
     secret_env: Option<String>,
+    /// The secret that was used before: while it is there, both sign.
+    secret_old: Option<Secret>,
+    secret_old_env: Option<String>,
     /// Whose events it tells.
     #[serde(default = "default_tenant")]
     pub(crate) tenant: TenantId,
     /// In whose words.
     #[serde(default, deserialize_with = "contract")]
     pub(crate) contract: Option<&'static windlass_kernel::contract::Contract>,
+    /// Does it tell events? One that does not is for alerts alone.
+    #[serde(default = "yes")]
+    pub(crate) feed: bool,
     /// Which events.
     #[serde(default)]
     pub(crate) events: EventFilter,
@@ -231,6 +238,10 @@ impl EventFilter {
 
 fn default_tenant() -> TenantId {
     TenantId::new(windlass::Engine::TENANT_DEFAULT).expect("the default name is a name")
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn webhook_retries() -> u64 {
@@ -281,19 +292,34 @@ fn contract<'de, D: Deserializer<'de>>(
 impl Webhook {
     /// What can only be checked with the environment.
     pub(super) fn check(&self) -> Result<(), String> {
-        self.secret().map(drop).map_err(|why| format!("webhooks: {}: {why}", self.name))
+        self.secrets().map(drop).map_err(|why| format!("webhooks: {}: {why}", self.name))
     }
 
-    /// The key that deliveries are signed with.
-    pub(crate) fn secret(&self) -> Result<Secret, String> {
-        match (&self.secret, &self.secret_env) {
-            (Some(secret), None) => Ok(secret.clone()),
-            (None, Some(name)) => {
-                let text = env::var(name).map_err(|_| format!("secret_env: set {name}"))?;
-                Secret::parse(&text).map_err(|why| format!("secret_env: {name}: {why}"))
-            }
-            (Some(_), Some(_)) => Err("say secret or secret_env, not both".to_owned()),
-            (None, None) => Err("it needs a secret or secret_env to sign what it sends".to_owned()),
+    /// The keys that deliveries are signed with, the newest first.
+    pub(crate) fn secrets(&self) -> Result<Vec<Secret>, String> {
+        let Some(secret) = secret_of("secret", self.secret.as_ref(), self.secret_env.as_deref())?
+        else {
+            return Err("it needs a secret or secret_env to sign what it sends".to_owned());
+        };
+        let old =
+            secret_of("secret_old", self.secret_old.as_ref(), self.secret_old_env.as_deref())?;
+        Ok(std::iter::once(secret).chain(old).collect())
+    }
+}
+
+/// A secret of the file, or of the variable that the file names.
+fn secret_of(
+    key: &str,
+    given: Option<&Secret>,
+    variable: Option<&str>,
+) -> Result<Option<Secret>, String> {
+    match (given, variable) {
+        (Some(_), Some(_)) => Err(format!("say {key} or {key}_env, not both")),
+        (given, None) => Ok(given.cloned()),
+        (None, Some(name)) => {
+            let text = env::var(name).map_err(|_| format!("{key}_env: set {name}"))?;
+            let secret = Secret::parse(&text);
+            secret.map(Some).map_err(|why| format!("{key}_env: {name}: {why}"))
         }
     }
 }
@@ -373,7 +399,7 @@ impl Default for Alerts {
             dlq_per_minute: 10,
             invalid_transitions: 5,
             queue_age: Duration::from_secs(5 * 60),
-            lease_churn: 10,
+            lease_churn: 20,
             look_every: Duration::from_secs(5),
             webhook: None,
         }

@@ -103,8 +103,10 @@ fn everything_can_be_set() {
     let webhook = &config.webhooks[0];
     assert_eq!((webhook.tenant.as_str(), webhook.contract.unwrap().name), ("acme", "tasks"));
     assert_eq!((webhook.events.states.len(), webhook.max_retries), (2, 2));
-    assert_eq!(webhook.secret().unwrap().bytes().len(), 24);
-    assert_eq!((config.alerts.lease_churn, config.alerts.dlq_per_minute), (4, 2));
+    assert_eq!(webhook.secrets().unwrap()[0].bytes().len(), 24);
+    let thresholds = &config.server.settings.alerts;
+    assert_eq!((thresholds.interruptions_per_minute, thresholds.dlq_per_minute), (4, 2));
+    assert_eq!(thresholds.queue_age, Duration::from_secs(1));
 }
 
 fn address(text: &str) -> SocketAddr {
@@ -208,6 +210,7 @@ fn a_value_that_cannot_be_used_is_refused_with_its_place_and_what_to_do() {
             "secret_env: set WINDLASS_TEST_NOT_SET",
         ),
         (webhook("secret = \"sixteen bytes, or\"\nsecret_env = \"X\""), "not both"),
+        (webhook("secret = \"sixteen bytes, or\"\nsecret_old = \"short\""), "at least 16 bytes"),
         (webhook("contract = \"x\""), "there are the contracts runs, tasks, jobs and ingest"),
         (webhook("events = { states = [\"done\"] }"), "unknown variant"),
         ("[[webhooks]]\nname = \"a b\"".to_owned(), "use 1 to 64 letters"),
@@ -240,7 +243,7 @@ fn no_message_and_no_log_shows_a_secret() {
         assert!(!why.contains("s3cret"), "{why}");
     }
     let config = read(WHOLE).unwrap();
-    assert!(!format!("{:?}", config.webhooks[0].secret().unwrap()).contains("49"));
+    assert!(!format!("{:?}", config.webhooks[0].secrets().unwrap()).contains("49"));
 }
 
 #[test]
@@ -256,7 +259,12 @@ fn the_configs_in_the_guide_can_be_used() {
         include_str!("../../../../docs/guide/webhooks.md"),
     ];
     for page in guide {
-        let block = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
-        read(block.expect("it has a config")).unwrap();
+        for block in page.split("```toml\n").skip(1) {
+            let block = block.split("```").next().expect("it ends");
+            // The variable is not set here.
+            let block =
+                block.replace("secret_env = \"PAGER_SECRET\"", "secret = \"0123456789abcdef\"");
+            read(&block).unwrap_or_else(|why| panic!("{block}\n{why}"));
+        }
     }
 }

@@ -73,10 +73,10 @@ impl Processes {
     ) -> io::Result<Running> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(0);
+        let place = self.places.clone().try_acquire_owned().map_err(io::Error::other)?;
         let child = command.spawn()?;
         let (tell, ended) = oneshot::channel();
         let (wanted, unwanted) = oneshot::channel();
-        let place = self.places.clone().try_acquire_owned().map_err(io::Error::other)?;
         tokio::spawn(async move {
             let _ = tell.send(look_after(child, stdin, bytes_max, unwanted).await);
             drop(place);
@@ -112,10 +112,13 @@ async fn look_after(
 ) -> io::Result<Ended> {
     let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
     let pid = pid.ok_or_else(|| io::Error::other("it has no number"))?;
-    if let Some(mut pipe) = child.stdin.take() {
-        // A program that does not read is no failure: it ends when it likes, and this with it.
-        tokio::spawn(async move { pipe.write_all(&stdin).await });
-    }
+    let mut pipe = child.stdin.take();
+    // A program that does not read is no failure.
+    let writing = tokio::spawn(async move {
+        if let Some(pipe) = &mut pipe {
+            let _ = pipe.write_all(&stdin).await;
+        }
+    });
     let stdout = Reading::start(child.stdout.take(), bytes_max);
     let stderr = Reading::start(child.stderr.take(), bytes_max);
     // It is seen to have ended, and not reaped.
@@ -133,6 +136,7 @@ async fn look_after(
     // What it has started goes with it, however it ended.
     let _ = kill_process_group(pid, Signal::KILL);
     let status = child.wait().await?;
+    writing.abort();
     Ok(Ended { status, stdout: stdout.end().await, stderr: stderr.end().await })
 }
 

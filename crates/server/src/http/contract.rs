@@ -56,7 +56,7 @@ pub(crate) fn problem(contract: Option<&Contract>, error: Error) -> Problem {
     };
     let mut problem = Problem::from(error);
     if let Some(code) = code {
-        code.clone_into(&mut problem.code);
+        problem.code = code;
     }
     problem
 }

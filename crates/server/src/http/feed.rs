@@ -85,7 +85,7 @@ async fn page(
             },
             _ => None,
         };
-        let document = tell(told, contract, spec.as_deref());
+        let document = tell(&told, contract, spec.as_deref());
         items.extend(document.map(|document| (number, document)));
     }
     Ok((items, feed.upto))
@@ -93,7 +93,7 @@ async fn page(
 
 /// An event of the feed in the words of a contract, if it sees anything, or in our own. A contract needs the job's spec.
 pub(crate) fn tell(
-    told: FeedEvent,
+    told: &FeedEvent,
     contract: Option<&Contract>,
     spec: Option<&Spec>,
 ) -> Option<Json> {
@@ -117,10 +117,10 @@ fn ours(told: &FeedEvent, kind: &'static str, payload: &impl Serialize) -> Json 
 }
 
 /// What was told, in our own words.
-pub(crate) fn shown(told: FeedEvent) -> Option<Json> {
+pub(crate) fn shown(told: &FeedEvent) -> Option<Json> {
     match told.event() {
-        Some(event) => Some(ours(&told, "job", &EventDocument::from(event))),
-        None => raw(told.line.clone()).map(|line| ours(&told, "note", &line)),
+        Some(event) => Some(ours(told, "job", &EventDocument::from(event))),
+        None => raw(told.line.clone()).map(|line| ours(told, "note", &line)),
     }
 }
 
@@ -135,7 +135,7 @@ pub(crate) const READER_MAX: Duration = Duration::from_secs(30);
 pub(crate) async fn stream(call: Call) -> Result<Answer, Problem> {
     let contract = call.query.contract()?;
     let last = call.headers.get("last-event-id").and_then(|value| value.to_str().ok());
-    let last = last.map(|text| text.parse::<u64>()).transpose();
+    let last = last.map(str::parse::<u64>).transpose();
     let last =
         last.map_err(|_| Problem::malformed("Last-Event-ID must be a number of an event"))?;
     let after = last.or(call.query.number("after", u64::MAX)?);

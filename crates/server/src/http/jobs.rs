@@ -288,7 +288,7 @@ impl OpResult {
     pub(crate) fn problem(job_id: Option<JobId>, problem: &Problem) -> Self {
         Self {
             job_id: job_id.or(problem.job_id),
-            code: Some(problem.code.clone()),
+            code: Some(problem.code.to_owned()),
             detail: Some(problem.detail.clone()),
             retryable: Some(problem.retryable),
             ..Self::default()

@@ -373,7 +373,7 @@ fn result(call: &Call, job_id: Option<JobId>, reply: Result<Reply, Error>) -> Op
         Ok(_) => unreachable!("an op is answered by an answer"),
         Err(error) => {
             let problem = Problem::from(error);
-            call.app.figures.problem(&problem.code);
+            call.app.figures.problem(problem.code);
             OpResult::problem(job_id, &problem)
         }
     }

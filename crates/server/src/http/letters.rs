@@ -201,7 +201,7 @@ pub(crate) async fn groups(call: Call) -> Result<Answer, Problem> {
         }
     }
     let mut items: Vec<LetterGroup> = groups.into_values().collect();
-    items.sort_by(|a, b| b.count.cmp(&a.count));
+    items.sort_by_key(|group| std::cmp::Reverse(group.count));
     Ok(Answer::ok(&Groups { items, looked_at: looked_at as u64, more: from.is_some() }))
 }
 

@@ -17,10 +17,10 @@ use windlass_store as store;
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     pub(crate) status: StatusCode,
-    pub(crate) code: String,
+    pub(crate) code: &'static str,
     pub(crate) class: Class,
     pub(crate) retryable: bool,
-    pub(crate) title: String,
+    pub(crate) title: &'static str,
     pub(crate) detail: String,
     pub(crate) job_id: Option<JobId>,
     /// In how many seconds it may be worth another try.
@@ -70,10 +70,10 @@ macro_rules! codes {
             pub(crate) fn $name(detail: impl Into<String>) -> Self {
                 Self {
                     status: StatusCode::$status,
-                    code: $code.to_owned(),
+                    code: $code,
                     class: Class::$class,
                     retryable: $retryable,
-                    title: $meaning.to_owned(),
+                    title: $meaning,
                     detail: detail.into(),
                     job_id: None,
                     retry_after: None,
@@ -127,10 +127,10 @@ impl Problem {
     fn of_info(status: StatusCode, info: &CodeInfo, detail: String) -> Self {
         Self {
             status,
-            code: info.code.to_owned(),
+            code: info.code,
             class: info.class,
             retryable: info.retryable,
-            title: info.meaning.to_owned(),
+            title: info.meaning,
             detail,
             job_id: None,
             retry_after: None,
@@ -151,10 +151,10 @@ impl Problem {
     pub(crate) fn document(&self, trace_id: &str) -> ProblemDocument {
         ProblemDocument {
             kind: format!("/docs/errors#{}", self.code),
-            title: self.title.clone(),
+            title: self.title.to_owned(),
             status: self.status.as_u16(),
             detail: self.detail.clone(),
-            code: self.code.clone(),
+            code: self.code.to_owned(),
             class: self.class,
             retryable: self.retryable,
             trace_id: trace_id.to_owned(),

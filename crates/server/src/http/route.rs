@@ -24,6 +24,9 @@ use super::{
     query::{Param, Query},
 };
 
+/// The schema of a type.
+pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
 /// One thing that can be called.
 #[derive(Clone, Copy)]
 pub(crate) struct Route {
@@ -39,9 +42,9 @@ pub(crate) struct Route {
     pub(crate) summary: &'static str,
     pub(crate) query: &'static [Param],
     /// What its body has to be.
-    pub(crate) body: Option<fn(&mut SchemaGenerator) -> Schema>,
+    pub(crate) body: Option<SchemaOf>,
     /// What it answers when all is well: the status and the document, if it is JSON.
-    pub(crate) answers: &'static [(u16, fn(&mut SchemaGenerator) -> Schema)],
+    pub(crate) answers: &'static [(u16, SchemaOf)],
     pub(crate) handler: fn(Call) -> BoxFuture<Result<Answer, Problem>>,
 }
 
@@ -142,8 +145,8 @@ fn unfit(why: &serde_json::Error) -> Problem {
     let mut problem = Problem::malformed(format!("the body: {why}"));
     if why.is_data() {
         problem.status = StatusCode::UNPROCESSABLE_ENTITY;
-        problem.code = "INVALID_INPUT".to_owned();
-        problem.title = "A value cannot be accepted; nothing was written.".to_owned();
+        problem.code = "INVALID_INPUT";
+        problem.title = "A value cannot be accepted; nothing was written.";
     }
     problem
 }
@@ -191,7 +194,7 @@ pub(crate) async fn handle(
             if problem.status.is_server_error() {
                 tracing::warn!(code = problem.code, detail = problem.detail, trace = %trace, "call failed");
             }
-            app.figures.problem(&problem.code);
+            app.figures.problem(problem.code);
             problem.response(trace.as_str())
         }
     };

@@ -314,7 +314,7 @@ pub(crate) async fn history(call: Call) -> Result<Answer, Problem> {
     let (tenant, about) = (call.caller.tenant()?, About::Schedule(name(&call)?));
     let notes = call.engine().store().notes(tenant, &about, before, limit).await?;
     let next = notes.last().filter(|_| notes.len() == limit).map(|last| last.number.to_string());
-    let items = notes.into_iter().filter_map(super::feed::shown).collect();
+    let items = notes.iter().filter_map(super::feed::shown).collect();
     Ok(Answer::ok(&List { items, next }))
 }
 

@@ -4,6 +4,7 @@
 //! on a bad one, and [`access`] what a token opens.
 
 #![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "in a test, what fails should fail here")]
 
 mod access;
 mod outages;

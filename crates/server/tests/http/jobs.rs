@@ -98,6 +98,11 @@ async fn enqueue_under_a_key(store: Store) {
     page.ask("Other fields under the same key.", Method::POST, JOBS, &keyed, body).await;
     let body = r#"{"idempotency_key": "order-8"}"#;
     page.ask("Two keys that differ.", Method::POST, JOBS, &keyed, body).await;
+    let body = r#"{"kind": "mail", "job_id": "job_00000000000000000000000008"}"#;
+    page.post("An id that the caller made.", JOBS, body).await;
+    page.post("It gives the same job.", JOBS, body).await;
+    let body = r#"{"kind": "letter", "job_id": "job_00000000000000000000000008"}"#;
+    page.post("It is taken.", JOBS, body).await;
     let body = r#"{"idempotency_scope": "orders"}"#;
     page.post("A scope without a key.", JOBS, body).await;
     let empty = [("content-type", "application/json"), ("idempotency-key", "")];
@@ -175,7 +180,7 @@ async fn show(store: Store) {
 
 async fn events_and_attempts(store: Store) {
     let server = Server::start(&store);
-    let body = r#"{"kind":"mail","trace_id":"t-1","max_retries":1,"retry":{"base_ms":1,"max_backoff_ms":1}}"#;
+    let body = r#"{"kind":"mail","trace_id":"t-1","max_retries":1,"retry":{"base_ms":60000,"max_backoff_ms":60000}}"#;
     let id = make(&server, body).await;
     let claimed = run(&server, "default").await;
     let outcome =
@@ -251,6 +256,7 @@ async fn retry(store: Store) {
     settle(&server, &run(&server, "default").await, buried).await;
     page.post("One that failed for good: its task runs again.", &path(&id), "").await;
     page.post("That one is not at its end yet.", &path(&id), "").await;
+    page.post("It is not meant to run again.", &path(&id), r#"{"op": "retry_now"}"#).await;
     settle(&server, &run(&server, "default").await, r#""outcome":"succeeded""#).await;
     let later = make(&server, r#"{"scheduled_at":"2126-01-02T03:04:05Z"}"#).await;
     page.post("One whose time has not come.", &path(&later), "").await;

@@ -4,12 +4,14 @@
 
 #![cfg(unix)]
 
+mod access;
 mod alerts;
 mod bad;
 mod bulk;
 mod client;
 mod contracts;
 mod feed;
+mod guide;
 mod jobs;
 mod kill;
 mod letters;

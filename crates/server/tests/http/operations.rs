@@ -19,6 +19,7 @@ async fn operations(store: Store) {
     page.ask("A method that is not there.", Method::DELETE, "/healthz", &[], "").await;
     page.get("What it counts.", "/metrics").await;
     page.get("This API, for people.", "/docs").await;
+    page.get("Its codes.", "/docs/errors").await;
     page.get("This API, for programs.", "/openapi.json").await;
     page.finish();
     let figures = server.get("/metrics").await.text;

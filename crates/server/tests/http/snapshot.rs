@@ -222,7 +222,7 @@ struct Names {
 impl Names {
     /// What the text begins with, if that has a name: its length and the name.
     fn find(&mut self, text: &str) -> Option<(usize, String)> {
-        for prefix in ["job_", "dlq_", "claim_"] {
+        for prefix in ["job_", "dlq_", "claim_", "tok_"] {
             let digits = text.strip_prefix(prefix).unwrap_or("").bytes();
             let digits = digits.take_while(u8::is_ascii_alphanumeric).count();
             // A test's own ids begin with zeros, and stay.
@@ -233,6 +233,14 @@ impl Names {
         }
         if let Some(len) = time_len(text) {
             return Some((len, "<time>".to_owned()));
+        }
+        if let Some(secret) = text.strip_prefix("windlass_01") {
+            let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+            let len = "windlass_01".len() + secret.bytes().take_while(is_part).count();
+            return Some((len, "<secret>".to_owned()));
+        }
+        if let Some(len) = cursor_len(text) {
+            return Some((len, "<cursor>".to_owned()));
         }
         let hex = text.bytes().take_while(u8::is_ascii_hexdigit).count();
         let is_trace = hex == 32 && !text[hex..].starts_with(|next: char| next.is_alphanumeric());
@@ -261,6 +269,15 @@ fn time_len(text: &str) -> Option<usize> {
     let rest = &text[shape.len()..];
     let fraction = rest.bytes().take_while(|byte| *byte == b'.' || byte.is_ascii_digit()).count();
     rest[fraction..].starts_with('Z').then_some(shape.len() + fraction + 1)
+}
+
+/// The length of the place of a list, such as `0-1a1e6794f48743594bdeda5f471961c`, in its quotes.
+fn cursor_len(text: &str) -> Option<usize> {
+    let (place, _) = text.split_once('"')?;
+    let (number, id) = place.split_once('-')?;
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    let is_id = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    (is_number && is_id).then_some(place.len())
 }
 
 #[test]

@@ -8,7 +8,16 @@ use crate::{
     snapshot::Page,
 };
 
-on_both_stores!(claim, start, renew, settle, release, a_long_poll_hears_of_a_new_job);
+on_both_stores!(
+    claim,
+    start,
+    renew,
+    settle,
+    release,
+    wait,
+    a_long_poll_hears_of_a_new_job,
+    a_bell_rings_for_a_new_job,
+);
 
 const CLAIMS: &str = "/api/v1/claims";
 /// An id that is nobody's.
@@ -207,6 +216,48 @@ async fn release(store: Store) {
     page.post("Once more.", path, &about(&entries)).await;
     page.post("No leases.", path, "{}").await;
     page.finish();
+}
+
+async fn wait(store: Store) {
+    let server = Server::start(&store);
+    let mut page = Page::new(&server, "wait", "A worker parks what it runs until a time.");
+    let path = "/api/v1/leases/wait";
+    let leases = claimed(&server, "post", 2, r#","start":true"#).await;
+    let left = claimed(&server, "left", 1, "").await;
+    let cancel = format!("/api/v1/jobs/{}/cancel", leases[1].job_id);
+    server.post(&cancel, "").await.ok();
+    let until = r#""until": "2126-01-02T03:04:05Z""#;
+    let entries = [
+        leases[0].with(until),
+        leases[0].with(until),
+        leases[1].with(until),
+        left[0].with(until),
+        Lease { epoch: "1".to_owned(), job_id: NOBODY.to_owned() }.with(until),
+        leases[0].with(""),
+    ];
+    let about_it = "One that runs, once more, one that is to be cancelled, one that has not started, one that is not \
+                    there, and one without a time.";
+    page.post(about_it, path, &about(&entries)).await;
+    page.get("It holds no lease.", &format!("/api/v1/jobs/{}/why", leases[0].job_id)).await;
+    page.post("No leases.", path, "{}").await;
+    page.get("The bell has no parameters.", "/api/v1/ready?queue=post").await;
+    page.finish();
+}
+
+/// It rings for those who listen, and ends with the server.
+async fn a_bell_rings_for_a_new_job(store: Store) {
+    let server = Server::start(&store);
+    let mut bell =
+        crate::client::client().get(server.url("/api/v1/ready")).send().await.expect("it answers");
+    assert_eq!(bell.headers()["content-type"], "text/event-stream");
+    make(&server, "{}").await;
+    let mut heard = String::new();
+    while !heard.contains("data: ready\n\n") {
+        let bytes = bell.chunk().await.expect("it goes on").expect("it has not ended");
+        heard.push_str(std::str::from_utf8(&bytes).expect("it is text"));
+    }
+    assert!(server.stop().success());
+    while bell.chunk().await.is_ok_and(|bytes| bytes.is_some()) {}
 }
 
 /// It is answered when there is a job, and not when its time is over.

@@ -83,7 +83,7 @@ fn admitted(
     tenant: &TenantId,
     now: Timestamp,
 ) -> Option<Ranks> {
-    let mut groups: BTreeMap<(Queue, Kind, bool), Vec<&Job>> = BTreeMap::new();
+    let mut groups: BTreeMap<Group, Vec<&Job>> = BTreeMap::new();
     let is_ready = |job: &&Job| {
         job.spec.tenant == *tenant
             && wanted.queues.contains(&job.spec.queue)
@@ -102,14 +102,14 @@ fn admitted(
         return None;
     }
     groups.values_mut().for_each(|jobs| jobs.sort_by_key(|job| job.spec.rank()));
-    let heads = groups.iter().map(|((queue, kind, isolated), jobs)| Head {
+    let heads = groups.iter().map(|((queue, kind, alone), jobs)| Head {
         queue,
         tenant,
         kind,
-        lane: Lane::NONE,
+        lane: alone.unwrap_or(Lane::NONE),
         retries: false,
         ranks: jobs.iter().map(|job| job.spec.rank()).collect(),
-        isolated_since: isolated.then_some(jobs[0].updated_at),
+        isolated_since: alone.map(|_| jobs[0].updated_at),
     });
     let leases = twin.jobs.values().filter_map(|job| job.lease.as_ref());
     let held: Vec<_> = leases.filter(|lease| lease.worker == wanted.worker).collect();
@@ -135,6 +135,11 @@ fn ranks(granted: &[Granted]) -> Ranks {
     ranks
 }
 
-fn group_of(job: &Job) -> (Queue, Kind, bool) {
-    (job.spec.queue.clone(), job.spec.kind.clone(), job.is_isolated())
+/// Where a job waits, and, if it has to be alone, beside which others: of those the lane counts, because the one that has
+/// waited longest comes first, lane by lane.
+type Group = (Queue, Kind, Option<Lane>);
+
+fn group_of(job: &Job) -> Group {
+    let lane = job.is_isolated().then(|| job.spec.lane());
+    (job.spec.queue.clone(), job.spec.kind.clone(), lane)
 }

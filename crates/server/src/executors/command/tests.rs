@@ -29,8 +29,7 @@ async fn work(allowed: AllowedCommand) -> (Engine, Worker, Processes) {
     let grace = Duration::from_millis(500);
     let state = Arc::new(Commands { allow, processes: processes.clone(), grace });
     let worker = engine.worker().state(state).grace(grace).handle_kind(KIND, run);
-    let worker = worker.lease(Duration::from_secs(2)).start().await.unwrap();
-    (engine, worker, processes)
+    (engine, worker.start().await.unwrap(), processes)
 }
 
 async fn call(engine: &Engine, payload: Value) -> JobEnded {
@@ -50,7 +49,9 @@ fn failure(ended: &JobEnded) -> Failure {
 
 /// The numbers of processes in a file, once there are so many.
 async fn pids(file: &Path, count: usize) -> Vec<Pid> {
+    let began = Instant::now();
     loop {
+        assert!(began.elapsed() < Duration::from_secs(30), "it does not say who it is");
         let text = fs::read_to_string(file).unwrap_or_default();
         let found: Vec<_> = text.lines().filter_map(|line| line.trim().parse().ok()).collect();
         if found.len() >= count {
@@ -196,7 +197,7 @@ async fn what_ignores_to_be_told_is_gone_with_its_grandchildren_after_the_time_o
     let file = folder.path().join("pids");
     let (engine, _worker, processes) = work(allowed(&["-c", STUBBORN, "sh", "{file}"])).await;
     let payload = json!({ "command": "it", "args": {"file": file} });
-    let job = JobRequest::of(KIND, &payload).max_retries(0).timeout(Duration::from_millis(1_000));
+    let job = JobRequest::of(KIND, &payload).max_retries(0).timeout(Duration::from_secs(3));
     let id = engine.enqueue(job).await.unwrap().id;
     let family = pids(&file, 3).await;
     assert!(family.iter().all(|pid| is_there(*pid)), "{family:?}");

@@ -25,16 +25,20 @@ impl Inner {
     }
 
     /// Submits a write that has an identity: if the answer is lost, it is sent again and answered from the
-    /// record.
+    /// record. Until it is, nobody knows whether it was written, whatever a store says that was away meanwhile.
     pub(crate) async fn submit_known(&self, write: Write) -> Answered {
+        let lost = self.submit(write.clone()).await;
+        if !is_lost(&lost) {
+            return lost;
+        }
         for _ in 0..SEND_AGAIN {
+            tokio::time::sleep(SEND_AGAIN_AFTER).await;
             let answer = self.submit(write.clone()).await;
-            if !is_lost(&answer) {
+            if is_answered(&answer) {
                 return answer;
             }
-            tokio::time::sleep(SEND_AGAIN_AFTER).await;
         }
-        self.submit(write).await
+        lost
     }
 
     /// Submits writes in this order.
@@ -56,7 +60,9 @@ impl Inner {
             tokio::time::sleep(SEND_AGAIN_AFTER).await;
             let again = lost.iter().map(|place| writes[*place].clone()).collect();
             for (place, answer) in lost.into_iter().zip(self.submit_many(again).await) {
-                answers[place] = answer;
+                if is_answered(&answer) {
+                    answers[place] = answer;
+                }
             }
         }
         answers
@@ -74,4 +80,9 @@ impl Inner {
 /// Does nobody know what became of the write?
 fn is_lost(answer: &Answered) -> bool {
     matches!(answer, Err(SubmitError::Store(error)) if matches!(**error, Error::Ambiguous(_)))
+}
+
+/// Was the write decided upon?
+fn is_answered(answer: &Answered) -> bool {
+    matches!(answer, Ok(_) | Err(SubmitError::Refused(_)))
 }

@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 use windlass_kernel::{By, Jitter, Job, Kind, Op, Queue, Timestamp, WorkerId, ops::Release};
-use windlass_store::{ClaimMany, Granted, Reply, Write};
+use windlass_store::{self as store, ClaimMany, Granted, Reply, Write};
 
 use super::{
     BoxFuture,
@@ -110,8 +110,8 @@ async fn claim_all(
     tasks: &mut JoinSet<()>,
     mut orders: watch::Receiver<Orders>,
 ) -> Result<Option<Duration>, Error> {
-    let store = &shared.inner().store;
-    let (mut ready, mut retry_due) = (store.ready(), shared.inner().local.retry_due.listen());
+    let ready = shared.inner().store.ready();
+    let (mut ready, mut retry_due) = (ready, shared.inner().local.retry_due.listen());
     // May there be jobs that this worker has not heard of?
     let mut hungry = true;
     // May there be some that wait until this worker is idle? A job that has to be alone waits for that, or lets
@@ -122,6 +122,8 @@ async fn claim_all(
     let mut claim_at = None;
     // Is a little more room worth waiting for? Once.
     let mut patient = true;
+    // A claim whose answer was lost, and when it was first sent: what it got, it gets again, and no longer than that.
+    let mut lost: Option<(ClaimMany, Instant)> = None;
     loop {
         while tasks.try_join_next().is_some() {}
         while let Some((granted, told)) = shared.executions.next() {
@@ -140,14 +142,15 @@ async fn claim_all(
             false => Wanted::Nothing,
         };
         if let Wanted::Jobs(max, start) = wanted {
-            let max = max.min(CLAIM_MAX);
+            let new = || (wanted_claim(shared, max.min(CLAIM_MAX), start), Instant::now());
+            let (claim, sent) = lost.take().unwrap_or_else(new);
+            let (max, start) = (claim.max, claim.start);
             // What becomes ready from here on is heard of again.
             ready.mark_heard();
             retry_due.mark_heard();
             patient = true;
-            let sent = Instant::now();
             shared.executions.set_claiming(true);
-            match claim(shared, max, start).await {
+            match send_claim(shared, claim.clone()).await {
                 Ok((leases, again_at)) => {
                     claim_at = again_at.map(|at| Instant::now() + at.since(shared.inner().now()));
                     again = CLAIM_AGAIN;
@@ -163,7 +166,8 @@ async fn claim_all(
                     return Err(Error::Store(error));
                 }
                 Err(SubmitError::Refused(refusal)) => return Err(refusal.into()),
-                Err(SubmitError::Store(_) | SubmitError::Full) => {
+                Err(error @ (SubmitError::Store(_) | SubmitError::Full)) => {
+                    lost = is_lost(&error).then_some((claim, sent));
                     shared.executions.set_claiming(false);
                     tokio::select! {
                         biased;
@@ -205,8 +209,8 @@ async fn claim_all(
 /// Jobs, and when to ask again at the latest.
 type Claimed = (Vec<Granted>, Option<Timestamp>);
 
-async fn claim(shared: &Shared, max: usize, start: bool) -> Result<Claimed, SubmitError> {
-    let wanted = ClaimMany {
+fn wanted_claim(shared: &Shared, max: usize, start: bool) -> ClaimMany {
+    ClaimMany {
         claim_id: shared.inner().ids.claim_id(),
         worker: shared.worker.clone(),
         trace_id: None,
@@ -217,11 +221,19 @@ async fn claim(shared: &Shared, max: usize, start: bool) -> Result<Claimed, Subm
         lease: shared.lease,
         start,
         neighbours: shared.inner().local.neighbours_of(&shared.worker),
-    };
+    }
+}
+
+async fn send_claim(shared: &Shared, wanted: ClaimMany) -> Result<Claimed, SubmitError> {
     match shared.inner().submit_known(Write::Claim(wanted)).await? {
         Reply::Granted { jobs, again_at } => Ok((jobs, again_at)),
         _ => unreachable!("a claim is answered by leases"),
     }
+}
+
+/// Does nobody know what became of it?
+fn is_lost(error: &SubmitError) -> bool {
+    matches!(error, SubmitError::Store(error) if matches!(**error, store::Error::Ambiguous(_)))
 }
 
 fn is_alone(granted: &Granted) -> bool {

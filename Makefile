@@ -25,6 +25,7 @@ test-deep: ## what takes longer: many more random histories
 	previous=$$(CARGO=$(CARGO) scripts/previous-version) && \
 		WINDLASS_PREVIOUS=$$previous PROPTEST_CASES=20000 WINDLASS_DEEP=1 \
 		$(CARGO) test --workspace --locked --release
+	$(CARGO) build --locked --release && scripts/fuzz-http "$${CARGO_TARGET_DIR:-target}/release/windlass"
 	$(MAKE) test-second-postgres
 
 test-second-postgres: ## the store on other majors of PostgreSQL than the installed one

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use windlass::Engine;
 use windlass_kernel::{Job, JobId, Principal, TenantId, token::Role};
@@ -127,23 +127,35 @@ impl App {
         }
     }
 
-    /// A page of another site can make a browser call this machine under a name of its own. Without tokens only the
-    /// names of this machine are answered.
+    /// A page of another site can make a browser call this machine, also under a name of its own. Without tokens only
+    /// the names of this machine are answered, and only its own pages.
     pub(crate) fn check_host(&self, headers: &HeaderMap) -> Result<(), Problem> {
         if !self.settings.dev {
             return Ok(());
         }
-        let host = headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or("");
-        let name = host.rsplit_once(':').map_or(host, |(name, port)| {
-            if port.bytes().all(|byte| byte.is_ascii_digit()) { name } else { host }
-        });
-        let is_ours = matches!(name, "localhost" | "[::1]" | "")
-            || name.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.is_loopback());
-        if is_ours {
-            return Ok(());
+        let text =
+            |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or("?"));
+        let host = text(header::HOST).unwrap_or("");
+        if !is_this_machine(host) {
+            let detail = format!("{host} is no name of this machine; use localhost");
+            return Err(Problem::forbidden(detail));
         }
-        Err(Problem::forbidden(format!("{name} is no name of this machine; use localhost")))
+        let origin =
+            text(header::ORIGIN).map(|origin| origin.split_once("://").map_or("?", |it| it.1));
+        if origin.is_some_and(|origin| !is_this_machine(origin)) {
+            return Err(Problem::forbidden("a page of another site may not call this machine"));
+        }
+        Ok(())
     }
+}
+
+/// Is it a name of this machine, with a port or without?
+fn is_this_machine(host: &str) -> bool {
+    let name = host.rsplit_once(':').map_or(host, |(name, port)| {
+        if port.bytes().all(|byte| byte.is_ascii_digit()) { name } else { host }
+    });
+    matches!(name, "localhost" | "[::1]" | "")
+        || name.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.is_loopback())
 }
 
 impl App {

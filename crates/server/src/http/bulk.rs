@@ -90,6 +90,20 @@ pub(crate) struct BulkFilter {
     created_before: Option<Timestamp>,
 }
 
+impl BulkFilter {
+    /// Does it say nothing?
+    fn is_empty(&self) -> bool {
+        let Self { states, queue, kind, tag, code, created_from, created_before } = self;
+        states.is_empty()
+            && queue.is_none()
+            && kind.is_none()
+            && tag.is_none()
+            && code.is_none()
+            && created_from.is_none()
+            && created_before.is_none()
+    }
+}
+
 /// An operation as its job keeps it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Operation {
@@ -108,6 +122,10 @@ impl BulkBody {
     fn check(&self) -> Result<(), Refusal> {
         if self.per_second.is_some_and(|rate| rate == 0 || rate > Self::PER_SECOND_MAX) {
             return Err(Refusal::invalid("per_second", "must lie between 1 and 10000"));
+        }
+        if self.filter.is_empty() {
+            let why = "must say which: with none it would be all that there is";
+            return Err(Refusal::invalid("filter", why));
         }
         if self.act == Act::Requeue && !self.filter.states.is_empty() {
             return Err(Refusal::invalid("states", "does not go with requeue: those have failed"));

@@ -16,7 +16,7 @@ use prometheus_client::{
 use windlass::Engine;
 use windlass_store::{Error, read::Scope};
 
-use super::route::Route;
+use super::{queues::is_worker_of, route::Route};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CallLabels {
@@ -154,7 +154,8 @@ impl StoreFigures {
                 .get_or_create(&QueueLabels { queue: oldest.queue.to_string() })
                 .set(age);
         }
-        let sessions = store.sessions().await?;
+        let mut sessions = store.sessions().await?;
+        sessions.retain(|session| is_worker_of(scope, &session.worker));
         self.workers.set(number(sessions.len() as u64));
         self.held.set(number(sessions.iter().map(|session| session.held).sum()));
         Ok(())

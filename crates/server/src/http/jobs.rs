@@ -28,7 +28,7 @@ use super::{
     document::{EventDocument, FailureDocument, JobDocument, List, raw},
     problem::Problem,
     queues::shown_rule,
-    route::{Answer, Call},
+    route::{Answer, Call, read_entry},
 };
 
 /// A job that is asked for. What is left out is as usual; a field that we do not know is refused.
@@ -303,8 +303,7 @@ pub(crate) async fn enqueue_batch(call: Call) -> Result<Answer, Problem> {
     let tenant = call.caller.tenant()?.clone();
     let (mut results, mut places, mut writes) = (Vec::new(), Vec::new(), Vec::new());
     for (place, job) in body.jobs.iter().enumerate() {
-        let parsed = serde_json::from_str::<NewJobBody>(job.get());
-        let parsed = parsed.map_err(|why| Problem::from(Refusal::invalid("jobs", why.to_string())));
+        let parsed = read_entry::<NewJobBody>("jobs", job).map_err(Problem::from);
         let new = parsed.and_then(|body| Ok((body.job_id(), body.into_new()?)));
         match new {
             Ok((given, mut new)) => {

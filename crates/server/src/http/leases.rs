@@ -21,7 +21,7 @@ use super::{
     claims::worker_of,
     jobs::{OpResult, Results, check_batch},
     problem::Problem,
-    route::{Answer, Call},
+    route::{Answer, Call, read_entry},
 };
 
 /// Leases that something is to happen to.
@@ -235,7 +235,7 @@ impl From<ErrorBody> for Failure {
         let by_class = error.class.is_none_or(|class| class == Class::Transient);
         let retryable = error.retryable.unwrap_or(by_class);
         let usual = if retryable { Class::Transient } else { Class::Permanent };
-        Failure {
+        Self {
             code: error.code,
             message: error.message,
             class: error.class.unwrap_or(usual),
@@ -306,9 +306,7 @@ async fn each<T: DeserializeOwned>(
     let by = By { actor: by, trace_id: call.given_trace().cloned() };
     let entries = body.leases.iter().map(|entry| {
         let named = || serde_json::from_str::<Named>(entry.get()).map(|named| named.job_id);
-        let parsed = serde_json::from_str::<T>(entry.get());
-        let parsed = parsed.map_err(|why| Refusal::invalid("leases", why.to_string()));
-        match parsed.and_then(|entry| op(entry, by.clone())) {
+        match read_entry::<T>("leases", entry).and_then(|entry| op(entry, by.clone())) {
             Ok((job_id, op)) => (Some(job_id), Ok(op)),
             Err(refusal) => (named().ok(), Err(Problem::from(refusal))),
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use windlass_kernel::{
-    Actor, Queue, Refusal, Rule, RuleName, Says, Scope as RuleScope, TenantId, Timestamp,
+    Actor, Queue, Refusal, Rule, RuleName, Says, Scope as RuleScope, TenantId, Timestamp, WorkerId,
     rule::{DropRule, PutRule, RuleOp},
 };
 use windlass_store::{Reply, Write, read::Scope};
@@ -241,10 +241,10 @@ pub(crate) struct WorkerDocument {
     held: u64,
 }
 
-/// `GET /api/v1/workers`
-pub(crate) async fn workers(call: Call) -> Result<Answer, Problem> {
-    let sessions = call.engine().store().sessions().await?;
-    let is_mine = |worker: &str| match call.scope() {
+/// Workers that come over HTTP have the name of their tenant before their own, unless it is the usual one.
+pub(crate) fn is_worker_of(scope: &Scope, worker: &WorkerId) -> bool {
+    let worker = worker.as_str();
+    match scope {
         Scope::Every => true,
         Scope::Of(tenant) if tenant.as_str() == windlass::Engine::TENANT_DEFAULT => {
             !worker.contains('/')
@@ -252,8 +252,13 @@ pub(crate) async fn workers(call: Call) -> Result<Answer, Problem> {
         Scope::Of(tenant) => {
             worker.strip_prefix(tenant.as_str()).is_some_and(|rest| rest.starts_with('/'))
         }
-    };
-    let mine = sessions.into_iter().filter(|session| is_mine(session.worker.as_str()));
+    }
+}
+
+/// `GET /api/v1/workers`
+pub(crate) async fn workers(call: Call) -> Result<Answer, Problem> {
+    let sessions = call.engine().store().sessions().await?;
+    let mine = sessions.into_iter().filter(|session| is_worker_of(call.scope(), &session.worker));
     let items = mine.map(|session| WorkerDocument {
         worker_id: session.worker.to_string(),
         leased_until: session.lapses_at,

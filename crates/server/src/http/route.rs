@@ -13,6 +13,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use schemars::{Schema, SchemaGenerator};
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
 use windlass::{BoxFuture, Engine};
 use windlass_kernel::{By, JobId, Refusal, TraceId};
 use windlass_store::read::Scope;
@@ -138,6 +139,18 @@ impl Call {
         }
         serde_json::from_str(text).map_err(|why| unfit(&why))
     }
+}
+
+/// Reads one entry of a batch, so that one that cannot be read does not concern its neighbours.
+pub(crate) fn read_entry<T: DeserializeOwned>(
+    field: &'static str,
+    entry: &RawValue,
+) -> Result<T, Refusal> {
+    if entry.get().starts_with('[') {
+        return Err(Refusal::invalid(field, "must have objects as entries"));
+    }
+    let read = serde_json::from_str(entry.get());
+    read.map_err(|why| Refusal::invalid(field, format!("has an entry that cannot be read: {why}")))
 }
 
 /// A body that is no JSON is malformed; JSON that does not fit is refused as any other value.

@@ -130,6 +130,18 @@ async fn bad_heads(store: Store) {
             "FORBIDDEN",
         ),
         ("a foreign address", get("/api/v1/jobs", "Host: 10.0.0.1:7117\r\n"), 403, "FORBIDDEN"),
+        (
+            "a page of another site",
+            get("/api/v1/jobs", "Host: localhost\r\nOrigin: https://evil.example\r\n"),
+            403,
+            "FORBIDDEN",
+        ),
+        (
+            "a page without a site",
+            get("/api/v1/jobs", "Host: localhost\r\nOrigin: null\r\n"),
+            403,
+            "FORBIDDEN",
+        ),
         ("a host of health checks", get("/healthz", "Host: evil.example\r\n"), 403, "FORBIDDEN"),
         ("a path that leads up", get("/api/v1/../../etc/passwd", ours), 404, "NO_ROUTE"),
         ("a path with nothing", get("//", ours), 404, "NO_ROUTE"),

@@ -119,7 +119,9 @@ async fn what_cannot_be_meant_is_refused(store: Store) {
     let server = Server::start(&store);
     for body in [
         r#"{"act": "destroy"}"#,
-        r#"{"act": "cancel", "per_second": 0}"#,
+        r#"{"act": "cancel"}"#,
+        r#"{"act": "requeue", "filter": {}}"#,
+        r#"{"act": "cancel", "filter": {"queue": "q"}, "per_second": 0}"#,
         r#"{"act": "cancel", "filter": {"color": "red"}}"#,
         r#"{"act": "requeue", "filter": {"states": ["failed"]}}"#,
         r#"{"act": "cancel", "filter": {"states": ["gone"]}}"#,

@@ -120,7 +120,8 @@ async fn enqueue_batch(store: Store) {
   {"kind": ""},
   {"kind": "mail", "idempotency_key": "a", "queue": "post"},
   {"scheduled_at": "2126-01-02T03:04:05Z"},
-  7
+  7,
+  ["mail"]
 ]}"#;
     page.post("Good ones and bad ones.", path, body).await;
     page.post("None.", path, r#"{"jobs": []}"#).await;

@@ -98,6 +98,7 @@ pub(crate) struct Inner {
     pub(crate) ids: Ids,
     handle: Handle,
     sqlite: Option<Arc<store::sqlite::Sqlite>>,
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only PostgreSQL has one"))]
     schema: Option<String>,
     /// The store, if it is a server.
     #[cfg(feature = "client")]

@@ -109,12 +109,14 @@ async fn a_worker_that_was_frozen_cannot_settle(store: Store) {
             runtime.unwrap().block_on(async move {
                 let engine = Engine::open(&url).await.unwrap();
                 let worker = engine.worker().state(began).handle_kind("slow", freeze).lease(LEASE);
+                let told = reports.clone();
                 let worker = worker.name("frozen").observe(move |report| {
-                    reports.lock().unwrap().push(report.state);
+                    told.lock().unwrap().push(report.state);
                 });
                 let worker = worker.start().await.unwrap();
-                while worker.id().as_str().is_empty() || engine.store().rules().await.is_err() {}
-                tokio::time::sleep(Duration::from_millis(500)).await;
+                while reports.lock().unwrap().is_empty() {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
                 worker.shutdown().await.unwrap();
             });
         })

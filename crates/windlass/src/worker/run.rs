@@ -143,6 +143,7 @@ async fn claim_all(
         };
         if let Wanted::Jobs(max, start) = wanted {
             let new = || (wanted_claim(shared, max.min(CLAIM_MAX), start), Instant::now());
+            let was_lost = lost.is_some();
             let (claim, sent) = lost.take().unwrap_or_else(new);
             let (max, start) = (claim.max, claim.start);
             // What becomes ready from here on is heard of again.
@@ -167,7 +168,7 @@ async fn claim_all(
                 }
                 Err(SubmitError::Refused(refusal)) => return Err(refusal.into()),
                 Err(error @ (SubmitError::Store(_) | SubmitError::Full)) => {
-                    lost = is_lost(&error).then_some((claim, sent));
+                    lost = (was_lost || is_lost(&error)).then_some((claim, sent));
                     shared.executions.set_claiming(false);
                     tokio::select! {
                         biased;

@@ -1,13 +1,14 @@
 //! A job whose answer was lost on the way is sent again: its caller hears of it, and it is there once.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use tokio::time::{sleep, timeout};
 use windlass::{Engine, Enqueued, Error, HandlerResult, State, job, testing};
 use windlass_store::{Store as _, sqlite::Sqlite};
 
 use crate::{
     chance::Chance,
-    common::Do,
+    common::{Do, act},
     line::{Line, Weather},
 };
 
@@ -68,5 +69,31 @@ async fn a_job_that_was_there_before_is_still_told_from_one_that_was_sent_again(
         assert_eq!(first.id, again.id);
     }
     assert!(line.lost_answers() > 3);
+    Ok(())
+}
+
+/// Whoever claims under another name would leave it to a lease that lasts for an hour.
+#[tokio::test(start_paused = true)]
+async fn what_a_claim_got_whose_answer_was_lost_runs_when_the_store_is_back() -> HandlerResult {
+    let (engine, line, store) = engine()?;
+    line.set(Weather::Fine);
+    let worker = engine.worker().handle(act).lease(Duration::from_secs(3600)).start().await?;
+    let caller = Engine::on(store, &testing::config(testing::clock(), testing::seeded(2)));
+    for round in 0..30 {
+        line.set(Weather::LosesAnswers);
+        let before = line.lost_answers();
+        let job = caller.enqueue(Do::succeed()).await?;
+        while line.lost_answers() == before && !caller.job(job.id).await?.state.is_end() {
+            sleep(Duration::from_millis(1)).await;
+        }
+        line.set(Weather::Cut);
+        sleep(Duration::from_secs(5)).await;
+        line.set(Weather::Fine);
+        let ended = timeout(Duration::from_secs(60), caller.wait(job.id)).await;
+        let ended = ended.unwrap_or_else(|_| panic!("nobody runs it in round {round}"))?;
+        assert_eq!((ended.job.state, ended.job.interruptions), (State::Succeeded, 0));
+    }
+    assert!(line.lost_answers() > 3);
+    worker.shutdown().await?;
     Ok(())
 }

@@ -130,10 +130,15 @@ async fn a_kind_has_its_own_usual_values() -> HandlerResult {
 
 #[tokio::test]
 async fn an_address_that_is_none_is_refused_without_its_password() {
+    let of_server = match cfg!(feature = "client") {
+        true => "the token goes into Config.token",
+        false => "add the feature `client`",
+    };
     for (url, says) in [
         ("mysql://ann:secret@db/x", "it begins with sqlite:, postgres:// or http://"),
         ("windlass.db", "it begins with sqlite:, postgres:// or http://"),
         ("sqlite:", "the name of a file is missing"),
+        ("http://ann:secret@db", of_server),
     ] {
         let error = Engine::open(url).await.unwrap_err().to_string();
         assert!(error.contains(says), "{error}");

@@ -1,31 +1,45 @@
 //! The command line: what a person types. Data goes to stdout, all else to stderr.
 
+#[cfg(unix)]
+mod api;
+mod ask;
 mod backup;
 #[cfg(unix)]
 mod bench;
 mod doctor;
 mod exit;
 mod explain;
+#[cfg(unix)]
+mod job;
+mod json;
 mod output;
 mod progress;
 mod restore;
 #[cfg(unix)]
 mod serve;
 mod store;
+mod table;
+mod times;
 #[cfg(unix)]
 mod token;
+mod trouble;
+mod view;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+use self::{
+    trouble::Trouble,
+    view::{View, ViewArgs},
+};
+
 /// Windlass runs background work so that nothing accepted is lost.
 #[derive(Parser)]
 #[command(name = "windlass", version, arg_required_else_help = true)]
 pub(crate) struct Cli {
-    /// How results are written: for people, or for programs.
-    #[arg(short, long, global = true, value_enum, default_value_t, env = "WINDLASS_OUTPUT")]
-    output: Output,
+    #[command(flatten)]
+    view: ViewArgs,
     #[command(subcommand)]
     command: Command,
 }
@@ -43,6 +57,10 @@ enum Output {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Make jobs, look at them, act on them.
+    #[cfg(unix)]
+    #[command(subcommand, visible_alias = "jobs")]
+    Job(job::JobCommand),
     /// Say what a state, an op or an error code means, and what to do next.
     Explain(explain::Explain),
     /// Check that a database is as it should be.
@@ -63,16 +81,32 @@ enum Command {
 
 /// Runs the command and says how it went, as an exit code.
 pub(crate) fn run(cli: Cli) -> ExitCode {
+    let view = View::new(&cli.view);
+    let output = view.output;
     match cli.command {
-        Command::Explain(command) => explain::run(&command, cli.output),
-        Command::Doctor(command) => doctor::run(&command, cli.output),
-        Command::Backup(command) => backup::run(&command, cli.output),
-        Command::Restore(command) => restore::run(&command, cli.output),
+        #[cfg(unix)]
+        Command::Job(command) => block_on(&view, job::run(&command, &view)),
+        Command::Explain(command) => explain::run(&command, output),
+        Command::Doctor(command) => doctor::run(&command, output),
+        Command::Backup(command) => backup::run(&command, output),
+        Command::Restore(command) => restore::run(&command, output),
         #[cfg(unix)]
         Command::Serve(command) => serve::run(&command),
         #[cfg(unix)]
-        Command::Token(command) => token::run(&command, cli.output),
+        Command::Token(command) => token::run(&command, output),
         #[cfg(unix)]
-        Command::Bench(command) => bench::run(&command, cli.output),
+        Command::Bench(command) => bench::run(&command, output),
+    }
+}
+
+/// Runs a command to its end, and tells what went wrong.
+fn block_on(view: &View, work: impl Future<Output = Result<(), Trouble>>) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return exit::fail(exit::FAILED, &format!("cannot start: {error}")),
+    };
+    match runtime.block_on(work) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(trouble) => trouble.tell(view.output),
     }
 }

@@ -7,7 +7,7 @@ use windlass_store::{Error, postgres};
 
 use super::exit;
 
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct StoreArg {
     /// The database: sqlite:FILE or postgres://HOST/DATABASE.
     #[arg(long, env = "WINDLASS_STORE", default_value = "sqlite:windlass.db")]
@@ -71,9 +71,14 @@ pub(crate) fn existing(path: PathBuf) -> Result<PathBuf, ExitCode> {
 
 /// Tells the error with its causes, and what to do.
 pub(crate) fn fail(error: &Error) -> ExitCode {
-    let code = match error {
+    exit::fail(exit_of(error), &format!("{}\n{}", exit::chain(error), error.info().remedy))
+}
+
+/// How a command ends that met this error.
+pub(crate) fn exit_of(error: &Error) -> u8 {
+    match error {
         Error::Exists { .. } | Error::InUse { .. } => exit::CONFLICT,
+        Error::Unavailable(_) => exit::UNREACHABLE,
         _ => exit::FAILED,
-    };
-    exit::fail(code, &format!("{}\n{}", exit::chain(error), error.info().remedy))
+    }
 }

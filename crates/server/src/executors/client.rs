@@ -224,7 +224,7 @@ fn traceparent(trace: &str) -> Option<String> {
 }
 
 /// TLS with the authorities that this machine trusts.
-fn tls() -> Result<ClientConfig, String> {
+pub(crate) fn tls() -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {

@@ -44,6 +44,15 @@ fn router(app: &Arc<App>) -> Router {
     router.fallback(no_route).method_not_allowed_fallback(no_method).with_state(app.clone())
 }
 
+/// Every route, called within this process.
+pub(crate) struct InProcess(pub(crate) TowerToHyperService<Router>);
+
+impl InProcess {
+    pub(crate) fn new(app: &Arc<App>) -> Self {
+        Self(TowerToHyperService::new(router(app)))
+    }
+}
+
 /// Serves until it is told to stop, and then until everything that was begun is answered, or its grace is over.
 pub(crate) async fn serve(
     app: Arc<App>,

@@ -1,0 +1,7 @@
+//! What a person sees at the terminal: every command, with what it prints, written down as pages in `pages/`.
+
+mod jobs;
+#[path = "../serving/mod.rs"]
+#[expect(dead_code, reason = "each test file uses what it needs of it")]
+mod serving;
+mod shell;

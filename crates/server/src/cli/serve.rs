@@ -27,6 +27,7 @@ pub(crate) struct Serve {
 }
 
 pub(crate) fn run(command: &Serve) -> ExitCode {
+    use_small_pages();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
@@ -36,6 +37,13 @@ pub(crate) fn run(command: &Serve) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(code) => code,
     }
+}
+
+/// Of each connection's buffers a little is used. In pages of 2 MB all of it would take memory, which for 5,000 callers
+/// that wait was 80 MB; what a call takes was the same with pages of 4 KB. Programs that it starts inherit it.
+fn use_small_pages() {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
 }
 
 async fn serve(command: &Serve) -> Result<(), ExitCode> {

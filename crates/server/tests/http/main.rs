@@ -15,6 +15,8 @@ mod guide;
 mod jobs;
 mod kill;
 mod letters;
+#[cfg(target_os = "linux")]
+mod memory;
 mod operations;
 mod overload;
 mod queues;
@@ -22,6 +24,7 @@ mod schedules;
 mod security;
 mod server;
 mod snapshot;
+mod verify;
 mod worker_example;
 mod workers;
 

@@ -38,6 +38,7 @@ mod tail;
 mod tasks;
 mod tls;
 mod tokens;
+mod verify;
 
 pub(crate) use self::{
     alerts::{Alert, Thresholds},

@@ -22,6 +22,7 @@ mod schedules;
 mod security;
 mod server;
 mod snapshot;
+mod verify;
 mod worker_example;
 mod workers;
 

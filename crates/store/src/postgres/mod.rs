@@ -37,6 +37,7 @@ mod thread;
 mod tokens;
 mod transaction;
 mod types;
+mod verify;
 mod wake;
 mod work;
 mod writer;
@@ -77,7 +78,7 @@ use crate::{
     news::Sooner,
     read::{
         Cursor, Due, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output,
-        Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp,
+        Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp, Verified,
     },
 };
 
@@ -308,6 +309,17 @@ impl Store for Postgres {
         self.ask(move |inner| async move {
             inner
                 .read_of(id, Vec::is_empty, async move |it| read::read_events(it, &scope, id).await)
+                .await
+        })
+    }
+
+    fn verify(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Verified>> {
+        let scope = scope.clone();
+        self.ask(move |inner| async move {
+            inner
+                .read_of(id, Option::is_none, async move |it| {
+                    verify::read_verified(it, &scope, id).await
+                })
                 .await
         })
     }

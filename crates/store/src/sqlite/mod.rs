@@ -42,6 +42,7 @@ mod schedules;
 mod standing;
 mod thin;
 mod tokens;
+mod verify;
 mod wait;
 mod wake;
 mod work;
@@ -75,7 +76,7 @@ use crate::{
     news::{News, Sooner},
     read::{
         Cursor, Due, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output,
-        Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp,
+        Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp, Verified,
     },
 };
 
@@ -248,6 +249,13 @@ impl Store for Sqlite {
     fn events(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Event>> {
         let scope = scope.clone();
         Box::pin(self.read_of(id, Vec::is_empty, move |it| read::read_events(it, &scope, id)))
+    }
+
+    fn verify(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Verified>> {
+        let scope = scope.clone();
+        let read =
+            move |snapshot: &Connection| Ok(Ok(verify::read_verified(snapshot, &scope, id)?));
+        Box::pin(self.read_of(id, Option::is_none, read))
     }
 
     fn attempts(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Attempt>> {

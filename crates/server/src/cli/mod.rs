@@ -6,15 +6,21 @@ mod ask;
 mod backup;
 #[cfg(unix)]
 mod bench;
+#[cfg(unix)]
+mod dlq;
 mod doctor;
 mod exit;
 mod explain;
 #[cfg(unix)]
 mod job;
 mod json;
+#[cfg(unix)]
+mod many;
 mod output;
 mod progress;
 mod restore;
+#[cfg(unix)]
+mod screen;
 #[cfg(unix)]
 mod serve;
 mod store;
@@ -61,6 +67,10 @@ enum Command {
     #[cfg(unix)]
     #[command(subcommand, visible_alias = "jobs")]
     Job(job::JobCommand),
+    /// Look at dead letters, and decide what becomes of them.
+    #[cfg(unix)]
+    #[command(subcommand, visible_alias = "letter")]
+    Dlq(dlq::DlqCommand),
     /// Say what a state, an op or an error code means, and what to do next.
     Explain(explain::Explain),
     /// Check that a database is as it should be.
@@ -86,6 +96,8 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
     match cli.command {
         #[cfg(unix)]
         Command::Job(command) => block_on(&view, job::run(&command, &view)),
+        #[cfg(unix)]
+        Command::Dlq(command) => block_on(&view, dlq::run(&command, &view)),
         Command::Explain(command) => explain::run(&command, output),
         Command::Doctor(command) => doctor::run(&command, output),
         Command::Backup(command) => backup::run(&command, output),
@@ -93,7 +105,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         #[cfg(unix)]
         Command::Serve(command) => serve::run(&command),
         #[cfg(unix)]
-        Command::Token(command) => token::run(&command, output),
+        Command::Token(command) => block_on(&view, token::run(&command, &view)),
         #[cfg(unix)]
         Command::Bench(command) => bench::run(&command, output),
     }

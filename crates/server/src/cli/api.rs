@@ -23,9 +23,7 @@ use windlass_store::{self as store, read::Scope};
 use super::{exit, store::StoreArg, trouble::Trouble};
 use crate::{
     executors::client::tls,
-    http::{
-        App, Caller, InProcess, OPERATION_KIND, OPERATION_QUEUE, Settings, carry_out,
-    },
+    http::{App, Caller, InProcess, OPERATION_KIND, OPERATION_QUEUE, Settings, carry_out},
 };
 
 /// Which Windlass a command is about, and as whom.

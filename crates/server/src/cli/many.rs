@@ -204,12 +204,7 @@ impl Preview {
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Shows how far it has come, until it is at its end.
-async fn follow(
-    api: &Api,
-    begun: Document,
-    count: u64,
-    view: &View,
-) -> Result<Document, Trouble> {
+async fn follow(api: &Api, begun: Document, count: u64, view: &View) -> Result<Document, Trouble> {
     let mut document = begun;
     let first: Operation = document.read()?;
     let id = first.operation_id;

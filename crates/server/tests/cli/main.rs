@@ -1,7 +1,12 @@
 //! What a person sees at the terminal: every command, with what it prints, written down as pages in `pages/`.
 
+mod follow;
+mod hand;
 mod jobs;
+mod letters;
+mod schema;
 #[path = "../serving/mod.rs"]
 #[expect(dead_code, reason = "each test file uses what it needs of it")]
 mod serving;
 mod shell;
+mod tokens;

@@ -138,7 +138,8 @@ pub(super) async fn approve(command: &Approve, view: &View) -> Result<(), Troubl
     };
     ask::confirm(view, &what)?;
     for id in &command.ids {
-        let document = api.post(&path(&["dlq", &letter_id(id), "discard", "approve"]), None).await?;
+        let document =
+            api.post(&path(&["dlq", &letter_id(id), "discard", "approve"]), None).await?;
         let letter: Letter = document.read()?;
         view.document(&document, || line(&letter, view));
     }

@@ -68,7 +68,10 @@ impl Letter {
                 format!("discarded {at}: \"{reason}\"")
             }
             "requeued" => {
-                format!("requeued: {} took over", self.requeued_as.as_deref().unwrap_or("a new job"))
+                format!(
+                    "requeued: {} took over",
+                    self.requeued_as.as_deref().unwrap_or("a new job")
+                )
             }
             other => other.to_owned(),
         }

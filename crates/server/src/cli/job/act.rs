@@ -119,7 +119,13 @@ impl Of {
 }
 
 /// Does it to each, and stops at the first that refuses.
-async fn act(api: &Api, ids: &[String], verb: &str, body: &str, view: &View) -> Result<(), Trouble> {
+async fn act(
+    api: &Api,
+    ids: &[String],
+    verb: &str,
+    body: &str,
+    view: &View,
+) -> Result<(), Trouble> {
     for id in ids {
         let document = api.post(&path(&["jobs", id, verb]), Some(body.to_owned())).await?;
         let acted: Acted = document.read()?;

@@ -110,12 +110,7 @@ struct Came {
 }
 
 /// Follows the job, and prints what came out of it.
-async fn wait(
-    api: &Api,
-    id: &str,
-    timeout: Option<Duration>,
-    view: &View,
-) -> Result<(), Trouble> {
+async fn wait(api: &Api, id: &str, timeout: Option<Duration>, view: &View) -> Result<(), Trouble> {
     let mut jobs = [Followed::new(id.to_owned(), 0)];
     let told = |_: &str, event: &Event, _: &str| view.say(&watch::line(event, view));
     watch::follow(api, &mut jobs, timeout, view, told).await?;

@@ -131,7 +131,8 @@ impl Event {
     pub(crate) fn short(&self, times: Times) -> String {
         let fact = &self.fact;
         let text = |name: &str| fact[name].as_str().unwrap_or_default();
-        let time = |name: &str| text(name).parse().map_or_else(|_| String::new(), |at| times.show(at));
+        let time =
+            |name: &str| text(name).parse().map_or_else(|_| String::new(), |at| times.show(at));
         let failure = || serde_json::from_value::<Failed>(fact["failure"].clone()).ok();
         let failure = || failure().map(|failed| failed.sentence()).unwrap_or_default();
         match text("type") {
@@ -146,7 +147,7 @@ impl Event {
             "buried" => failure(),
             "cancel_requested" => {
                 reason(text("reason"), &format!("grace ends {}", time("grace_until")))
-            },
+            }
             "cancelled" => reason(text("reason"), &failure()),
             _ => String::new(),
         }
@@ -179,5 +180,9 @@ fn reason(words: &str, else_said: &str) -> String {
 
 /// A text that cannot move the cursor.
 pub(crate) fn one_line(text: &str) -> String {
-    text.chars().map(|it| if it.is_control() { ' ' } else { it }).collect::<String>().trim().to_owned()
+    text.chars()
+        .map(|it| if it.is_control() { ' ' } else { it })
+        .collect::<String>()
+        .trim()
+        .to_owned()
 }

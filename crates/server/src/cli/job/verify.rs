@@ -54,7 +54,9 @@ impl Verified {
     fn sentence(&self) -> String {
         let (id, events, head) = (&self.job_id, self.events, &self.head);
         if self.whole {
-            return format!("{id}  whole: each of its {events} events follows from the one before; head {head}\n");
+            return format!(
+                "{id}  whole: each of its {events} events follows from the one before; head {head}\n"
+            );
         }
         let Some(broken) = &self.broken_at else { return format!("{id}  broken\n") };
         let found = broken.found.as_deref().unwrap_or("nothing");
@@ -68,7 +70,10 @@ impl Verified {
         let id = &self.job_id;
         let what = match count {
             1 => format!("the history of {id} is not the one that was written"),
-            _ => format!("the histories of {id} and of {} more are not as they were written", count - 1),
+            _ => format!(
+                "the histories of {id} and of {} more are not as they were written",
+                count - 1
+            ),
         };
         Trouble::failed(what)
             .then("Somebody or something changed the database behind our back. Keep a copy: windlass backup")

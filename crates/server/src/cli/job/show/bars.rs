@@ -335,7 +335,8 @@ mod tests {
 
     #[test]
     fn many_attempts_fit_into_few_columns() {
-        let rows: Vec<Vec<(What, i64)>> = (0..30).map(|_| vec![(Waits, 9_000), (Runs, 10)]).collect();
+        let rows: Vec<Vec<(What, i64)>> =
+            (0..30).map(|_| vec![(Waits, 9_000), (Runs, 10)]).collect();
         let rows: Vec<&[(What, i64)]> = rows.iter().map(Vec::as_slice).collect();
         let mut begin = 0;
         let spans: Vec<Vec<Span>> = rows.iter().map(|it| row(&mut begin, it)).collect();

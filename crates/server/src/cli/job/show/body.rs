@@ -1,7 +1,11 @@
 //! What a job carries and what came of it: JSON as it is, up to a bound, and the last error.
 
 use super::super::seen::Failed;
-use crate::cli::{explain, json, progress::size, view::{BOLD, DIM}};
+use crate::cli::{
+    explain, json,
+    progress::size,
+    view::{BOLD, DIM},
+};
 
 /// So much of a document is shown.
 const SHOWN_BYTES: usize = 8 * 1024;
@@ -19,7 +23,9 @@ pub(crate) fn block(title: &str, json: &str, job_id: &str) -> String {
     }
     if cut < json.len() {
         let rest = size((json.len() - cut) as u64);
-        text.push_str(&format!("  {DIM}… {rest} more: windlass job show {job_id} -o json{DIM:#}\n"));
+        text.push_str(&format!(
+            "  {DIM}… {rest} more: windlass job show {job_id} -o json{DIM:#}\n"
+        ));
     }
     text
 }

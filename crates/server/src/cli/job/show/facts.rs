@@ -99,7 +99,10 @@ pub(super) fn of(job: &Job, view: &View) -> Facts {
     facts.add("retries", retries);
     facts.add_some("time-out", job.timeout_ms.map(ms));
     facts.add_some("deadline", job.deadline_at.map(time));
-    facts.add_some("cut off", (job.interruptions > 0).then(|| format!("{} times", job.interruptions)));
+    facts.add_some(
+        "cut off",
+        (job.interruptions > 0).then(|| format!("{} times", job.interruptions)),
+    );
     facts.add_some("dead letter", job.dlq_id.as_ref());
     facts.add("created", time(job.created_at));
     facts.add_some("due", (job.due_at != job.created_at).then(|| time(job.due_at)));

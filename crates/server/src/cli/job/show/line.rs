@@ -27,7 +27,8 @@ pub(super) fn sentence(page: &Page, times: Times) -> String {
         }
         "dispatched" => format!("claimed by worker {worker}, not started yet{lease}"),
         "running" => {
-            let age = page.since("running").map(|since| format!(" for {}", rough(now.since(since))));
+            let age =
+                page.since("running").map(|since| format!(" for {}", rough(now.since(since))));
             format!("running on worker {worker}{} ({tries}){lease}", age.unwrap_or_default())
         }
         "waiting" => {
@@ -58,9 +59,8 @@ pub(super) fn sentence(page: &Page, times: Times) -> String {
 impl Page {
     /// When it came into this state.
     fn since(&self, state: &str) -> Option<windlass_kernel::Timestamp> {
-        let entered = |event: &&super::Event| {
-            event.to == state && event.from.as_deref() != Some(state)
-        };
+        let entered =
+            |event: &&super::Event| event.to == state && event.from.as_deref() != Some(state);
         self.events.iter().rev().find(entered).map(|event| event.at)
     }
 

@@ -118,7 +118,8 @@ fn retrying() -> Story {
     story.fail(262, 1, 1_262);
     story.run(1_300, 2, "w2");
     story.fail(1_700, 2, 3_700);
-    story.why = vec!["- after HTTP_UNREACHABLE it waits until 2026-09-21T14:13:23.7Z for retry 2 of 3"];
+    story.why =
+        vec!["- after HTTP_UNREACHABLE it waits until 2026-09-21T14:13:23.7Z for retry 2 of 3"];
     story.set(&json!({
         "payload": {"to": "ann@example.com", "cents": 1250}, "tags": ["welcome", "mail"],
         "idempotency_key": "welcome-17", "timeout_ms": 30_000,
@@ -189,7 +190,8 @@ fn parked() -> Story {
     let wait = json!({"on": {"signal": "approve"}, "until": at(86_400_000)});
     let fact = json!({"type": "parked", "wait": wait});
     story.event(300, "job_waiting", "waiting", 1, "worker:w1", fact);
-    story.why = vec!["- its handler waits for signal approve, until 2026-09-22T14:13:20Z at the latest"];
+    story.why =
+        vec!["- its handler waits for signal approve, until 2026-09-22T14:13:20Z at the latest"];
     let progress = json!({"step": "asked ann"});
     story.set(&json!({
         "wait": wait, "cancel_requested": true, "progress": progress, "progress_at": at(250),

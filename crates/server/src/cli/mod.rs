@@ -7,12 +7,16 @@ mod backup;
 #[cfg(unix)]
 mod bench;
 #[cfg(unix)]
+mod dlq;
+#[cfg(unix)]
 mod doctor;
 mod exit;
 mod explain;
 #[cfg(unix)]
 mod job;
 mod json;
+#[cfg(unix)]
+mod many;
 mod output;
 mod progress;
 #[cfg(unix)]
@@ -22,6 +26,8 @@ mod replay;
 mod restore;
 #[cfg(unix)]
 mod schedule;
+#[cfg(unix)]
+mod screen;
 #[cfg(unix)]
 mod serve;
 mod store;
@@ -68,6 +74,10 @@ enum Command {
     #[cfg(unix)]
     #[command(subcommand, visible_alias = "jobs")]
     Job(job::JobCommand),
+    /// Look at dead letters, and decide what becomes of them.
+    #[cfg(unix)]
+    #[command(subcommand, visible_alias = "letter")]
+    Dlq(dlq::DlqCommand),
     /// Look at queues, hold them back, limit what runs at once.
     #[cfg(unix)]
     #[command(subcommand, visible_alias = "queues")]
@@ -108,6 +118,8 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Queue(command) => block_on(&view, queue::run(&command, &view)),
         #[cfg(unix)]
         Command::Schedule(command) => block_on(&view, schedule::run(&command, &view)),
+        #[cfg(unix)]
+        Command::Dlq(command) => block_on(&view, dlq::run(&command, &view)),
         Command::Explain(command) => explain::run(&command, output),
         #[cfg(unix)]
         Command::Doctor(command) => block_on(&view, doctor::run(&command, &view)),
@@ -116,7 +128,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         #[cfg(unix)]
         Command::Serve(command) => serve::run(&command),
         #[cfg(unix)]
-        Command::Token(command) => token::run(&command, output),
+        Command::Token(command) => block_on(&view, token::run(&command, &view)),
         #[cfg(unix)]
         Command::Bench(command) => bench::run(&command, output),
         #[cfg(unix)]

@@ -49,5 +49,4 @@ pub(crate) use self::{
     listen::{InProcess, serve},
     problem::CODES as PROBLEM_CODES,
     tls::{Files as TlsFiles, Tls},
-    tokens::{Secret, send as send_token},
 };

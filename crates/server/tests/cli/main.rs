@@ -1,11 +1,16 @@
 //! What a person sees at the terminal: every command, with what it prints, written down as pages in `pages/`.
 
 mod doctor;
+mod follow;
+mod hand;
 mod jobs;
+mod letters;
 mod queues;
 mod replays;
 mod schedules;
+mod schema;
 #[path = "../serving/mod.rs"]
 #[expect(dead_code, reason = "each test file uses what it needs of it")]
 mod serving;
 mod shell;
+mod tokens;

@@ -36,7 +36,8 @@ impl Place {
 
     fn temporary() -> Result<Self, Trouble> {
         let folder = tempfile::Builder::new().prefix("windlass-replay-").tempdir();
-        let folder = folder.map_err(|why| Trouble::failed(format!("no temporary folder: {why}")))?;
+        let folder =
+            folder.map_err(|why| Trouble::failed(format!("no temporary folder: {why}")))?;
         let url = format!("sqlite:{}", folder.path().join("windlass.db").display());
         Ok(Self { url, schema: None, _folder: Some(folder) })
     }
@@ -76,7 +77,7 @@ impl Place {
             scope: TenantId::new(Engine::TENANT_DEFAULT).expect(named).into(),
             role: Role::Admin,
         };
-        Ok(Api::on(engine, caller, Settings::new(true)))
+        Ok(Api::on(engine, caller, Settings::new(true), false))
     }
 
     /// Removes what does not go by itself.

@@ -1,7 +1,9 @@
 //! What a person sees at the terminal: every command, with what it prints, written down as pages in `pages/`.
 
 mod doctor;
+mod help;
 mod jobs;
+mod migrations;
 mod queues;
 mod replays;
 mod schedules;

@@ -6,6 +6,7 @@ mod ask;
 mod backup;
 #[cfg(unix)]
 mod bench;
+mod completions;
 #[cfg(unix)]
 mod dlq;
 #[cfg(unix)]
@@ -17,6 +18,8 @@ mod job;
 mod json;
 #[cfg(unix)]
 mod many;
+#[cfg(unix)]
+mod migrate;
 mod output;
 mod progress;
 #[cfg(unix)]
@@ -95,6 +98,10 @@ enum Command {
     Backup(backup::Backup),
     /// Put a backup in the place of a database that is not being served.
     Restore(restore::Restore),
+    /// Show which steps the schema of a store has, and run those that it lacks.
+    #[cfg(unix)]
+    #[command(subcommand)]
+    Migrate(migrate::MigrateCommand),
     #[cfg(unix)]
     Serve(serve::Serve),
     /// Say who may come in from outside, and what for.
@@ -105,6 +112,8 @@ enum Command {
     Bench(bench::Bench),
     #[cfg(unix)]
     Replay(replay::Replay),
+    Completions(completions::Completions),
+    Man(completions::Man),
 }
 
 /// Runs the command and says how it went, as an exit code.
@@ -133,6 +142,16 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Bench(command) => bench::run(&command, output),
         #[cfg(unix)]
         Command::Replay(command) => block_on(&view, replay::run(&command, &view)),
+        #[cfg(unix)]
+        Command::Migrate(command) => block_on(&view, migrate::run(&command, &view)),
+        Command::Completions(command) => {
+            completions::completions(&command);
+            ExitCode::SUCCESS
+        }
+        Command::Man(command) => match completions::man(&command) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(trouble) => trouble.tell(output),
+        },
     }
 }
 

@@ -3,8 +3,10 @@
 mod doctor;
 mod follow;
 mod hand;
+mod help;
 mod jobs;
 mod letters;
+mod migrations;
 mod queues;
 mod replays;
 mod schedules;

@@ -6,17 +6,25 @@ mod ask;
 mod backup;
 #[cfg(unix)]
 mod bench;
+#[cfg(unix)]
+mod demo;
+#[cfg(unix)]
+mod dev;
 mod doctor;
 mod exit;
 mod explain;
 #[cfg(unix)]
 mod job;
 mod json;
+#[cfg(unix)]
+mod keys;
 mod output;
 mod progress;
 mod restore;
 #[cfg(unix)]
 mod serve;
+#[cfg(unix)]
+mod serving;
 mod store;
 mod table;
 mod times;
@@ -24,6 +32,8 @@ mod times;
 mod token;
 mod trouble;
 mod view;
+#[cfg(unix)]
+mod worker;
 
 use std::process::ExitCode;
 
@@ -57,6 +67,10 @@ enum Output {
 
 #[derive(Subcommand)]
 enum Command {
+    #[cfg(unix)]
+    Dev(dev::Dev),
+    #[cfg(unix)]
+    Demo(demo::Demo),
     /// Make jobs, look at them, act on them.
     #[cfg(unix)]
     #[command(subcommand, visible_alias = "jobs")]
@@ -71,6 +85,8 @@ enum Command {
     Restore(restore::Restore),
     #[cfg(unix)]
     Serve(serve::Serve),
+    #[cfg(unix)]
+    Worker(worker::Worker),
     /// Say who may come in from outside, and what for.
     #[cfg(unix)]
     #[command(subcommand)]
@@ -85,13 +101,19 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
     let output = view.output;
     match cli.command {
         #[cfg(unix)]
+        Command::Dev(command) => told(&view, dev::run(&command, &view)),
+        #[cfg(unix)]
+        Command::Demo(command) => block_on(&view, demo::run(&command, &view)),
+        #[cfg(unix)]
         Command::Job(command) => block_on(&view, job::run(&command, &view)),
         Command::Explain(command) => explain::run(&command, output),
         Command::Doctor(command) => doctor::run(&command, output),
         Command::Backup(command) => backup::run(&command, output),
         Command::Restore(command) => restore::run(&command, output),
         #[cfg(unix)]
-        Command::Serve(command) => serve::run(&command),
+        Command::Serve(command) => told(&view, serve::run(&command)),
+        #[cfg(unix)]
+        Command::Worker(command) => told(&view, worker::run(&command, &view)),
         #[cfg(unix)]
         Command::Token(command) => token::run(&command, output),
         #[cfg(unix)]
@@ -105,7 +127,12 @@ fn block_on(view: &View, work: impl Future<Output = Result<(), Trouble>>) -> Exi
         Ok(runtime) => runtime,
         Err(error) => return exit::fail(exit::FAILED, &format!("cannot start: {error}")),
     };
-    match runtime.block_on(work) {
+    told(view, runtime.block_on(work))
+}
+
+/// How a command ended, as an exit code. What went wrong is told.
+fn told(view: &View, ended: Result<(), Trouble>) -> ExitCode {
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(trouble) => trouble.tell(view.output),
     }

@@ -194,6 +194,11 @@ impl Api {
         matches!(self, Self::Server { .. })
     }
 
+    /// Has this process a file open that nobody else can open meanwhile?
+    pub(crate) fn holds_file(&self) -> bool {
+        matches!(self, Self::Here { engine, .. } if engine.sqlite().is_some())
+    }
+
     pub(crate) async fn get(&self, path: &str) -> Result<Document, Trouble> {
         self.call(Method::GET, path, None).await
     }
@@ -290,7 +295,12 @@ impl ApiArgs {
         }
         match opened {
             Ok(engine) => Ok((engine, shown(&place))),
-            Err(Error::Store(error)) => Err(Trouble::of_store(&error)),
+            Err(Error::Store(error)) => match &*error {
+                store::Error::Unavailable(why) if place.starts_with("http") => {
+                    Err(unreachable(&place, &**why))
+                }
+                _ => Err(Trouble::of_store(&error)),
+            },
             Err(other) => Err(Trouble::usage(exit::chain(&other))),
         }
     }
@@ -305,8 +315,7 @@ impl ApiArgs {
     }
 }
 
-fn unreachable(url: &str, error: &reqwest::Error) -> Trouble {
-    let mut cause: &dyn std::error::Error = error;
+fn unreachable(url: &str, mut cause: &(dyn std::error::Error + 'static)) -> Trouble {
     while let Some(next) = cause.source() {
         cause = next;
     }

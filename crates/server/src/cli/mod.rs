@@ -30,6 +30,8 @@ mod table;
 mod times;
 #[cfg(unix)]
 mod token;
+#[cfg(unix)]
+mod top;
 mod trouble;
 mod view;
 #[cfg(unix)]
@@ -86,6 +88,8 @@ enum Command {
     #[cfg(unix)]
     Serve(serve::Serve),
     #[cfg(unix)]
+    Top(top::Top),
+    #[cfg(unix)]
     Worker(worker::Worker),
     /// Say who may come in from outside, and what for.
     #[cfg(unix)]
@@ -112,6 +116,8 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Restore(command) => restore::run(&command, output),
         #[cfg(unix)]
         Command::Serve(command) => told(&view, serve::run(&command)),
+        #[cfg(unix)]
+        Command::Top(command) => block_on(&view, top::run(&command, &view)),
         #[cfg(unix)]
         Command::Worker(command) => told(&view, worker::run(&command, &view)),
         #[cfg(unix)]

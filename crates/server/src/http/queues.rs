@@ -35,6 +35,12 @@ pub(crate) struct QueueDocument {
 
 /// `GET /api/v1/queues`
 pub(crate) async fn list(call: Call) -> Result<Answer, Problem> {
+    let (items, _) = read(&call).await?;
+    Ok(Answer::ok(&List { items, next: None }))
+}
+
+/// The queues that the caller may see, and when their jobs were counted.
+pub(crate) async fn read(call: &Call) -> Result<(Vec<QueueDocument>, Timestamp), Problem> {
     let store = call.engine().store();
     let mut queues: BTreeMap<String, QueueDocument> = BTreeMap::new();
     let rules = store.rules().await?;
@@ -46,7 +52,8 @@ pub(crate) async fn list(call: Call) -> Result<Answer, Problem> {
         };
         rules.iter().any(|rule| rule.says == *what && covers(&rule.scope))
     };
-    for (queue, state, count) in store.counts(call.scope()).await? {
+    let counted = call.app.counts.read(call.engine(), call.scope()).await?;
+    for (queue, state, count) in counted.rows.iter().cloned() {
         let known = queues.entry(queue.clone()).or_insert_with(|| QueueDocument {
             counts: BTreeMap::new(),
             oldest_ready_at: None,
@@ -61,7 +68,7 @@ pub(crate) async fn list(call: Call) -> Result<Answer, Problem> {
             queue.oldest_ready_at = Some(oldest.since);
         }
     }
-    Ok(Answer::ok(&List { items: queues.into_values().collect(), next: None }))
+    Ok((queues.into_values().collect(), counted.at))
 }
 
 /// A rule that says who may run.
@@ -257,6 +264,11 @@ pub(crate) fn is_worker_of(scope: &Scope, worker: &WorkerId) -> bool {
 
 /// `GET /api/v1/workers`
 pub(crate) async fn workers(call: Call) -> Result<Answer, Problem> {
+    Ok(Answer::ok(&List { items: read_workers(&call).await?, next: None }))
+}
+
+/// The workers that the caller may see.
+pub(crate) async fn read_workers(call: &Call) -> Result<Vec<WorkerDocument>, Problem> {
     let sessions = call.engine().store().sessions().await?;
     let mine = sessions.into_iter().filter(|session| is_worker_of(call.scope(), &session.worker));
     let items = mine.map(|session| WorkerDocument {
@@ -265,5 +277,5 @@ pub(crate) async fn workers(call: Call) -> Result<Answer, Problem> {
         renewals: session.renewals,
         held: session.held,
     });
-    Ok(Answer::ok(&List { items: items.collect(), next: None }))
+    Ok(items.collect())
 }

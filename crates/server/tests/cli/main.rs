@@ -6,3 +6,5 @@ mod jobs;
 #[expect(dead_code, reason = "each test file uses what it needs of it")]
 mod serving;
 mod shell;
+mod top;
+mod worker;

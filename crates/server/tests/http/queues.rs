@@ -23,6 +23,7 @@ async fn queues(store: Store) {
     server.post("/api/v1/claims", r#"{"worker_id":"w1","queues":["post"]}"#).await.ok();
     page.get("Jobs by state.", "/api/v1/queues").await;
     page.get("Who works.", "/api/v1/workers").await;
+    page.get("Everything at a glance.", "/api/v1/overview").await;
     let body = r#"{"reason": "the provider is down"}"#;
     page.post("Nothing is started any more.", "/api/v1/queues/post/pause", body).await;
     let claim = r#"{"worker_id":"w1","queues":["post"]}"#;

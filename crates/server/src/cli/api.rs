@@ -56,7 +56,7 @@ pub(crate) enum Api {
     /// To another process.
     Server { client: reqwest::Client, url: String, token: Option<String>, actor: String },
     /// In this one.
-    Here { engine: Engine, routes: InProcess, is_file: bool, _stop: watch::Sender<bool> },
+    Here { engine: Engine, routes: InProcess, _stop: watch::Sender<bool> },
 }
 
 /// What was answered, as it came.
@@ -188,15 +188,14 @@ impl Api {
         // Whoever can open the store can do everything to it.
         let principal = Principal::new(args.actor()).map_err(invalid)?;
         let caller = Caller { principal, scope, role: Role::Admin };
-        let is_file = args.store.store.starts_with("sqlite:");
-        Ok(Self::on(engine, caller, Settings::new(false), is_file))
+        Ok(Self::on(engine, caller, Settings::new(false)))
     }
 
     /// Calls routes in this process, on this engine.
-    pub(crate) fn on(engine: Engine, caller: Caller, settings: Settings, is_file: bool) -> Self {
+    pub(crate) fn on(engine: Engine, caller: Caller, settings: Settings) -> Self {
         let (stop, stopping) = watch::channel(false);
         let app = App::new(engine.clone(), settings, stopping).trusting(caller);
-        Self::Here { engine, routes: InProcess::new(&Arc::new(app)), is_file, _stop: stop }
+        Self::Here { engine, routes: InProcess::new(&Arc::new(app)), _stop: stop }
     }
 
     /// Where the calls go, for people.
@@ -214,7 +213,7 @@ impl Api {
 
     /// Is it a file that nobody else has open? Then nothing happens in it but what this command does.
     pub(crate) fn is_alone(&self) -> bool {
-        matches!(self, Self::Here { is_file: true, .. })
+        matches!(self, Self::Here { engine, .. } if engine.sqlite().is_some())
     }
 
     /// Carries out operations in this process, if no server does it: until the worker is shut down.
@@ -345,7 +344,12 @@ impl ApiArgs {
         }
         match opened {
             Ok(engine) => Ok((engine, shown(&place))),
-            Err(Error::Store(error)) => Err(Trouble::of_store(&error)),
+            Err(Error::Store(error)) => match &*error {
+                store::Error::Unavailable(why) if place.starts_with("http") => {
+                    Err(unreachable(&place, &**why))
+                }
+                _ => Err(Trouble::of_store(&error)),
+            },
             Err(other) => Err(Trouble::usage(exit::chain(&other))),
         }
     }
@@ -360,8 +364,7 @@ impl ApiArgs {
     }
 }
 
-fn unreachable(url: &str, error: &reqwest::Error) -> Trouble {
-    let mut cause: &dyn std::error::Error = error;
+fn unreachable(url: &str, mut cause: &(dyn std::error::Error + 'static)) -> Trouble {
     while let Some(next) = cause.source() {
         cause = next;
     }

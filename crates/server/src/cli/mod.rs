@@ -29,6 +29,7 @@ mod store;
 mod table;
 mod times;
 mod token;
+mod top;
 mod trouble;
 mod view;
 mod worker;
@@ -91,6 +92,7 @@ enum Command {
     #[command(subcommand)]
     Migrate(migrate::MigrateCommand),
     Serve(serve::Serve),
+    Top(top::Top),
     Worker(worker::Worker),
     /// Say who may come in from outside, and what for.
     #[command(subcommand)]
@@ -117,6 +119,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Backup(command) => backup::run(&command, output),
         Command::Restore(command) => restore::run(&command, output),
         Command::Serve(command) => told(&view, serve::run(&command)),
+        Command::Top(command) => block_on(&view, top::run(&command, &view)),
         Command::Worker(command) => told(&view, worker::run(&command, &view)),
         Command::Token(command) => block_on(&view, token::run(&command, &view)),
         Command::Bench(command) => bench::run(&command, output),

@@ -65,7 +65,8 @@ pub(crate) async fn serve(
     beside.spawn(app.rooms.clone().run(app.engine.clone()));
     beside.spawn(app.tail.clone().run(app.engine.clone()));
     let (figures, thresholds) = (app.figures.clone(), app.settings.alerts.clone());
-    beside.spawn(app.alerts.clone().run(app.engine.clone(), figures, thresholds));
+    let counts = app.counts.clone();
+    beside.spawn(app.alerts.clone().run(app.engine.clone(), figures, counts, thresholds));
     let places = Arc::new(Semaphore::new(app.settings.connections_max));
     let graceful = GracefulShutdown::new();
     loop {

@@ -8,6 +8,8 @@ mod executors;
 #[cfg(unix)]
 mod http;
 #[cfg(unix)]
+mod traces;
+#[cfg(unix)]
 mod webhooks;
 
 use std::process::ExitCode;

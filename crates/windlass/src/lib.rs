@@ -57,6 +57,7 @@ pub mod schedules;
 pub mod shutdown;
 pub mod testing;
 pub mod timers;
+mod trace;
 pub mod why;
 pub mod worker;
 
@@ -71,6 +72,7 @@ pub use ids::Ids;
 pub use request::{JobRequest, Work, job};
 pub use rules::rule;
 pub use schedules::{CatchUp, Overlap};
+pub use trace::TraceContext;
 pub use why::Why;
 pub use windlass_kernel::{
     Class, DlqId, Epoch, Failure, JobId, Refusal, RetryPolicy, Schedule, State, Timestamp,

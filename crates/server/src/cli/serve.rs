@@ -16,6 +16,7 @@ use crate::{
     config::{self, ServerArgs},
     executors::BuiltIn,
     http::{self, App, Tls, TlsFiles},
+    traces::Traces,
     webhooks::Webhooks,
 };
 
@@ -96,19 +97,25 @@ async fn serve(command: &Serve) -> Result<(), ExitCode> {
     });
     let settings = server.settings.clone();
     let grace = settings.grace;
-    let app = Arc::new(App::new(engine.clone(), settings, stopping.clone()));
+    let (traces, teller) =
+        Traces::open(&setup.traces).map_err(|error| exit::fail(exit::USAGE, &error))?;
+    let app = Arc::new(App::new(engine.clone(), settings, traces.clone(), stopping.clone()));
     println!("windlass serves {} at {scheme}://{address}", shown(&server.store));
     let worker = engine.worker().name("server").queues([http::OPERATION_QUEUE]).concurrency(4);
+    let worker = worker.layer(traces.clone());
     let worker = worker.handle_kind(http::OPERATION_KIND, http::carry_out).start().await;
     let worker = worker.map_err(|error| exit::fail(exit::FAILED, &error.to_string()))?;
     let failed = |error: Error| exit::fail(exit::FAILED, &error.to_string());
-    let built_in = BuiltIn::start(&engine, &setup.executors, grace, &stopping).await;
+    let built_in = BuiltIn::start(&engine, &setup.executors, grace, &stopping, &traces).await;
     let built_in = built_in.map_err(failed)?;
     let webhooks = Webhooks::start(&app, &setup).await.map_err(failed)?;
     http::serve(app, listener, tls, stopping).await;
     let _ = worker.shutdown().await;
     webhooks.ended().await;
     built_in.ended().await;
+    if let Some(teller) = teller {
+        teller.finish().await;
+    }
     engine.close().await;
     Ok(())
 }

@@ -34,6 +34,7 @@ mod route;
 mod routes;
 mod runs;
 mod schedules;
+mod span;
 mod tail;
 mod tasks;
 mod tls;

@@ -20,14 +20,14 @@ use windlass::{Config, Engine, Error, Worker};
 use windlass_kernel::{Principal, TenantId, token::Role};
 use windlass_store::{self as store, read::Scope};
 
-use super::{exit, store::StoreArg, trouble::Trouble};
+use super::{exit, serving::shown, store::StoreArg, trouble::Trouble};
 use crate::{
     executors::client::tls,
     http::{App, Caller, InProcess, OPERATION_KIND, OPERATION_QUEUE, Settings, carry_out},
 };
 
 /// Which Windlass a command is about, and as whom.
-#[derive(Args, Clone)]
+#[derive(Args, Clone, Default)]
 pub(crate) struct ApiArgs {
     /// The server to talk to, such as http://127.0.0.1:7117. Without it, the one that has the store open is found.
     #[arg(long, env = "WINDLASS_SERVER", value_name = "URL", help_heading = "Where")]
@@ -56,7 +56,7 @@ pub(crate) enum Api {
     /// To another process.
     Server { client: reqwest::Client, url: String, token: Option<String>, actor: String },
     /// In this one.
-    Here { engine: Engine, routes: InProcess, is_file: bool, _stop: watch::Sender<bool> },
+    Here { engine: Engine, routes: InProcess, _stop: watch::Sender<bool> },
 }
 
 /// What was answered, as it came.
@@ -148,6 +148,16 @@ impl Api {
         Err(error)
     }
 
+    /// Calls go to this server, as whom the arguments say.
+    pub(crate) fn at(url: &str, args: &ApiArgs) -> Result<Self, Trouble> {
+        Self::server(url, args)
+    }
+
+    /// A server for development, which asks for no token.
+    pub(crate) fn in_development(url: &str) -> Result<Self, Trouble> {
+        Self::server(url, &ApiArgs::default())
+    }
+
     fn server(url: &str, args: &ApiArgs) -> Result<Self, Trouble> {
         let tls = tls().map_err(Trouble::failed)?;
         let client = reqwest::Client::builder()
@@ -178,10 +188,14 @@ impl Api {
         // Whoever can open the store can do everything to it.
         let principal = Principal::new(args.actor()).map_err(invalid)?;
         let caller = Caller { principal, scope, role: Role::Admin };
+        Ok(Self::on(engine, caller, Settings::new(false)))
+    }
+
+    /// Calls routes in this process, on this engine.
+    pub(crate) fn on(engine: Engine, caller: Caller, settings: Settings) -> Self {
         let (stop, stopping) = watch::channel(false);
-        let app = App::new(engine.clone(), Settings::new(false), stopping).trusting(caller);
-        let is_file = args.store.store.starts_with("sqlite:");
-        Ok(Self::Here { engine, routes: InProcess::new(&Arc::new(app)), is_file, _stop: stop })
+        let app = App::new(engine.clone(), settings, stopping).trusting(caller);
+        Self::Here { engine, routes: InProcess::new(&Arc::new(app)), _stop: stop }
     }
 
     /// Where the calls go, for people.
@@ -199,7 +213,7 @@ impl Api {
 
     /// Is it a file that nobody else has open? Then nothing happens in it but what this command does.
     pub(crate) fn is_alone(&self) -> bool {
-        matches!(self, Self::Here { is_file: true, .. })
+        matches!(self, Self::Here { engine, .. } if engine.sqlite().is_some())
     }
 
     /// Carries out operations in this process, if no server does it: until the worker is shut down.
@@ -230,19 +244,23 @@ impl Api {
         path: &str,
         body: Option<String>,
     ) -> Result<Document, Trouble> {
-        let (status, text) =
-            match tokio::time::timeout(CALL_MAX, self.send(method, path, body)).await {
-                Ok(answered) => answered?,
-                Err(_) => {
-                    let what =
-                        format!("{} did not answer within {} s", self.place(), CALL_MAX.as_secs());
-                    return Err(Trouble::unreachable(what));
-                }
-            };
-        match status {
-            200..=299 => Ok(Document(text)),
-            _ => Err(Trouble::of_problem(status, &text)),
+        match self.answer(method, path, body).await? {
+            (200..=299, document) => Ok(document),
+            (status, problem) => Err(Trouble::of_problem(status, problem.text())),
         }
+    }
+
+    /// Makes a call, and takes whatever is answered.
+    pub(crate) async fn answer(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<String>,
+    ) -> Result<(u16, Document), Trouble> {
+        let answered = tokio::time::timeout(CALL_MAX, self.send(method, path, body)).await;
+        let late = |_| format!("{} did not answer within {} s", self.place(), CALL_MAX.as_secs());
+        let (status, text) = answered.map_err(|it| Trouble::unreachable(late(it)))??;
+        Ok((status, Document(text)))
     }
 
     async fn send(
@@ -291,6 +309,16 @@ impl Api {
 }
 
 impl ApiArgs {
+    /// The server that is named, if one is.
+    pub(crate) fn named_server(&self) -> Option<&str> {
+        self.server.as_deref()
+    }
+
+    /// The store that is meant, if no server is named.
+    pub(crate) fn store(&self) -> &StoreArg {
+        &self.store
+    }
+
     /// The same, and everybody's things are meant, unless it is said whose.
     pub(crate) fn of_every_tenant(&self) -> Self {
         Self { tenant: self.tenant.clone().or_else(|| Some("*".to_owned())), ..self.clone() }
@@ -299,6 +327,31 @@ impl ApiArgs {
     /// Whose things are meant, if it is said.
     pub(crate) fn tenant(&self) -> Option<&str> {
         self.tenant.as_deref()
+    }
+
+    /// An engine for a worker, and where it is: on the server that is named, on the one that has the store open, or on the
+    /// store itself.
+    pub(crate) async fn engine(&self) -> Result<(Engine, String), Trouble> {
+        let mut place = self.server.clone().unwrap_or_else(|| self.store.store.clone());
+        let config = Config { token: self.token.clone(), ..Config::default() };
+        let mut opened = Engine::open_with(&place, &config).await;
+        if let Err(Error::Store(error)) = &opened
+            && let store::Error::InUse { owner } = &**error
+            && let Some(address) = &owner.address
+        {
+            place = address.clone();
+            opened = Engine::open_with(&place, &config).await;
+        }
+        match opened {
+            Ok(engine) => Ok((engine, shown(&place))),
+            Err(Error::Store(error)) => match &*error {
+                store::Error::Unavailable(why) if place.starts_with("http") => {
+                    Err(unreachable(&place, &**why))
+                }
+                _ => Err(Trouble::of_store(&error)),
+            },
+            Err(other) => Err(Trouble::usage(exit::chain(&other))),
+        }
     }
 
     /// As whom to act: as was said, or under the name that this machine knows.
@@ -311,8 +364,7 @@ impl ApiArgs {
     }
 }
 
-fn unreachable(url: &str, error: &reqwest::Error) -> Trouble {
-    let mut cause: &dyn std::error::Error = error;
+fn unreachable(url: &str, mut cause: &(dyn std::error::Error + 'static)) -> Trouble {
     while let Some(next) = cause.source() {
         cause = next;
     }

@@ -1,35 +1,38 @@
 //! The command line: what a person types. Data goes to stdout, all else to stderr.
 
-#[cfg(unix)]
 mod api;
 mod ask;
 mod backup;
-#[cfg(unix)]
 mod bench;
-#[cfg(unix)]
+mod completions;
+mod demo;
+mod dev;
 mod dlq;
 mod doctor;
 mod exit;
 mod explain;
-#[cfg(unix)]
 mod job;
 mod json;
-#[cfg(unix)]
+mod keys;
 mod many;
+mod migrate;
 mod output;
 mod progress;
+mod queue;
+mod replay;
 mod restore;
-#[cfg(unix)]
+mod schedule;
 mod screen;
-#[cfg(unix)]
 mod serve;
+mod serving;
 mod store;
 mod table;
 mod times;
-#[cfg(unix)]
 mod token;
+mod top;
 mod trouble;
 mod view;
+mod worker;
 
 use std::process::ExitCode;
 
@@ -63,30 +66,41 @@ enum Output {
 
 #[derive(Subcommand)]
 enum Command {
+    Dev(dev::Dev),
+    Demo(demo::Demo),
     /// Make jobs, look at them, act on them.
-    #[cfg(unix)]
     #[command(subcommand, visible_alias = "jobs")]
     Job(job::JobCommand),
     /// Look at dead letters, and decide what becomes of them.
-    #[cfg(unix)]
     #[command(subcommand, visible_alias = "letter")]
     Dlq(dlq::DlqCommand),
+    /// Look at queues, hold them back, limit what runs at once.
+    #[command(subcommand, visible_alias = "queues")]
+    Queue(queue::QueueCommand),
+    /// Make jobs at their times: by cron, every so often, or once.
+    #[command(subcommand, visible_alias = "schedules")]
+    Schedule(schedule::ScheduleCommand),
     /// Say what a state, an op or an error code means, and what to do next.
     Explain(explain::Explain),
-    /// Check that a database is as it should be.
+    /// Check that store, schema, clock, disk, config and server are as they should be.
     Doctor(doctor::Doctor),
     /// Copy a database to a file, while it is served or not.
     Backup(backup::Backup),
     /// Put a backup in the place of a database that is not being served.
     Restore(restore::Restore),
-    #[cfg(unix)]
+    /// Show which steps the schema of a store has, and run those that it lacks.
+    #[command(subcommand)]
+    Migrate(migrate::MigrateCommand),
     Serve(serve::Serve),
+    Top(top::Top),
+    Worker(worker::Worker),
     /// Say who may come in from outside, and what for.
-    #[cfg(unix)]
     #[command(subcommand)]
     Token(token::Token),
-    #[cfg(unix)]
     Bench(bench::Bench),
+    Replay(replay::Replay),
+    Completions(completions::Completions),
+    Man(completions::Man),
 }
 
 /// Runs the command and says how it went, as an exit code.
@@ -94,20 +108,31 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
     let view = View::new(&cli.view);
     let output = view.output;
     match cli.command {
-        #[cfg(unix)]
+        Command::Dev(command) => told(&view, dev::run(&command, &view)),
+        Command::Demo(command) => block_on(&view, demo::run(&command, &view)),
         Command::Job(command) => block_on(&view, job::run(&command, &view)),
-        #[cfg(unix)]
+        Command::Queue(command) => block_on(&view, queue::run(&command, &view)),
+        Command::Schedule(command) => block_on(&view, schedule::run(&command, &view)),
         Command::Dlq(command) => block_on(&view, dlq::run(&command, &view)),
         Command::Explain(command) => explain::run(&command, output),
-        Command::Doctor(command) => doctor::run(&command, output),
+        Command::Doctor(command) => block_on(&view, doctor::run(&command, &view)),
         Command::Backup(command) => backup::run(&command, output),
         Command::Restore(command) => restore::run(&command, output),
-        #[cfg(unix)]
-        Command::Serve(command) => serve::run(&command),
-        #[cfg(unix)]
+        Command::Serve(command) => told(&view, serve::run(&command)),
+        Command::Top(command) => block_on(&view, top::run(&command, &view)),
+        Command::Worker(command) => told(&view, worker::run(&command, &view)),
         Command::Token(command) => block_on(&view, token::run(&command, &view)),
-        #[cfg(unix)]
         Command::Bench(command) => bench::run(&command, output),
+        Command::Replay(command) => block_on(&view, replay::run(&command, &view)),
+        Command::Migrate(command) => block_on(&view, migrate::run(&command, &view)),
+        Command::Completions(command) => {
+            completions::completions(&command);
+            ExitCode::SUCCESS
+        }
+        Command::Man(command) => match completions::man(&command) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(trouble) => trouble.tell(output),
+        },
     }
 }
 
@@ -117,7 +142,12 @@ fn block_on(view: &View, work: impl Future<Output = Result<(), Trouble>>) -> Exi
         Ok(runtime) => runtime,
         Err(error) => return exit::fail(exit::FAILED, &format!("cannot start: {error}")),
     };
-    match runtime.block_on(work) {
+    told(view, runtime.block_on(work))
+}
+
+/// How a command ended, as an exit code. What went wrong is told.
+fn told(view: &View, ended: Result<(), Trouble>) -> ExitCode {
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(trouble) => trouble.tell(view.output),
     }

@@ -53,6 +53,14 @@ impl Times {
         }
     }
 
+    /// How long ago it was at that moment; the time itself, if times are wanted.
+    pub(crate) fn age(self, at: Timestamp, now: Timestamp) -> String {
+        match self.style {
+            TimeStyle::Relative => rough(now.since(at)),
+            _ => self.show(at),
+        }
+    }
+
     /// A time that may not be there.
     pub(crate) fn show_option(self, at: Option<Timestamp>) -> String {
         at.map_or_else(|| "-".to_owned(), |at| self.show(at))
@@ -85,6 +93,28 @@ impl Times {
     }
 }
 
+/// The time of the day, as a log has it: in UTC if that is wanted, else by the clock of this machine.
+pub(crate) fn clock(at: Timestamp, times: Times) -> String {
+    let zone = match times.style {
+        TimeStyle::Utc | TimeStyle::Unix => jiff::tz::TimeZone::UTC,
+        TimeStyle::Relative | TimeStyle::Local => jiff::tz::TimeZone::system(),
+    };
+    zoned(at, zone)[11..].to_owned()
+}
+
+/// A count with a comma for each thousand.
+pub(crate) fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 fn zoned(at: Timestamp, zone: jiff::tz::TimeZone) -> String {
     let instant = jiff::Timestamp::from_microsecond(at.as_micros());
     let instant = instant.expect("the range is inside jiff's").to_zoned(zone);
@@ -112,6 +142,20 @@ pub(crate) fn exact(duration: Duration) -> String {
         3_600..=86_399 => format!("{}h {}m", seconds / 3_600, seconds % 3_600 / 60),
         _ => format!("{}d {}h", seconds / 86_400, seconds % 86_400 / 3_600),
     }
+}
+
+/// A duration as people write it, such that it reads back as the same: `250ms`, `10s`, `15m`, `1h30m`.
+pub(crate) fn written(duration: Duration) -> String {
+    let mut rest = duration.as_millis();
+    let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+    let mut text = String::new();
+    for (unit, ms) in units {
+        if rest >= ms {
+            text.push_str(&format!("{}{unit}", rest / ms));
+            rest %= ms;
+        }
+    }
+    if text.is_empty() { "0s".to_owned() } else { text }
 }
 
 /// Reads a duration as people write it: `250ms`, `10s`, `5m`, `2h`, `1d`, also together: `1h30m`.
@@ -182,6 +226,13 @@ mod tests {
     }
 
     #[test]
+    fn counts_are_grouped() {
+        for (count, text) in [(0, "0"), (999, "999"), (3_210, "3,210"), (1_000_000, "1,000,000")] {
+            assert_eq!(grouped(count), text);
+        }
+    }
+
+    #[test]
     fn durations_are_written_and_read() {
         for (ms, text) in [
             (7, "7ms"),
@@ -194,6 +245,9 @@ mod tests {
         }
         assert_eq!(parse("1h30m"), Ok(Duration::from_secs(5_400)));
         assert_eq!(parse("250ms"), Ok(Duration::from_millis(250)));
+        for text in ["250ms", "10s", "15m", "1h30m", "1d1ms", "0s"] {
+            assert_eq!(written(parse(text).unwrap()), text);
+        }
         for bad in ["", "5", "m", "5 m", "5y", "99999999999999999999s", "-5s"] {
             assert!(parse(bad).is_err(), "{bad:?}");
         }

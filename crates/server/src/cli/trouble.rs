@@ -61,6 +61,11 @@ impl Trouble {
         self
     }
 
+    /// What happened.
+    pub(crate) fn what(&self) -> &str {
+        &self.what
+    }
+
     /// What a server answered instead of what was asked for.
     pub(crate) fn of_problem(status: u16, body: &str) -> Self {
         let Ok(told) = serde_json::from_str::<Told>(body) else {
@@ -109,6 +114,12 @@ impl Trouble {
                 ExitCode::from(self.exit)
             }
         }
+    }
+}
+
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.what)
     }
 }
 

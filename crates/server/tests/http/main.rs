@@ -15,6 +15,8 @@ mod guide;
 mod jobs;
 mod kill;
 mod letters;
+#[cfg(target_os = "linux")]
+mod memory;
 mod operations;
 mod overload;
 mod queues;

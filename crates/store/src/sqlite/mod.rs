@@ -40,6 +40,7 @@ mod save;
 mod saver;
 mod schedules;
 mod standing;
+mod survey;
 mod thin;
 mod tokens;
 mod verify;
@@ -66,6 +67,7 @@ pub use self::{
     inbox::{EnqueueInError, enqueue_in},
     memory::MemoryOptions,
     restore::{Restored, restore},
+    survey::{steps, survey},
 };
 use self::{
     lock::Lock, names::Stored, now::Now, open::Opened, place::Place, presence::Presence,
@@ -306,6 +308,10 @@ impl Store for Sqlite {
     fn feed(&self, scope: &Scope, after: u64, rows: u32) -> StoreFuture<'_, Feed> {
         let scope = scope.clone();
         Box::pin(self.readers.read(move |snapshot| read::read_feed(snapshot, &scope, after, rows)))
+    }
+
+    fn feed_end(&self) -> StoreFuture<'_, u64> {
+        Box::pin(self.readers.read(|snapshot| Ok(Ok(read::read_feed_end(snapshot)?))))
     }
 
     fn notes(

@@ -30,7 +30,13 @@ use crate::{
 #[derive(Args, Clone)]
 pub(crate) struct ApiArgs {
     /// The server to talk to, such as http://127.0.0.1:7117. Without it, the one that has the store open is found.
-    #[arg(long, env = "WINDLASS_SERVER", value_name = "URL", help_heading = "Where")]
+    #[arg(
+        long,
+        env = "WINDLASS_SERVER",
+        hide_env_values = true,
+        value_name = "URL",
+        help_heading = "Where"
+    )]
     server: Option<String>,
     /// What lets you in there.
     #[arg(
@@ -44,10 +50,22 @@ pub(crate) struct ApiArgs {
     #[command(flatten)]
     store: StoreArg,
     /// As whom you act, where no token says so.
-    #[arg(long = "as", env = "WINDLASS_AS", value_name = "NAME", help_heading = "Where")]
+    #[arg(
+        long = "as",
+        env = "WINDLASS_AS",
+        hide_env_values = true,
+        value_name = "NAME",
+        help_heading = "Where"
+    )]
     actor: Option<String>,
     /// Whose things are meant, where no token says so; * for everybody's.
-    #[arg(long, env = "WINDLASS_TENANT", value_name = "NAME", help_heading = "Where")]
+    #[arg(
+        long,
+        env = "WINDLASS_TENANT",
+        hide_env_values = true,
+        value_name = "NAME",
+        help_heading = "Where"
+    )]
     tenant: Option<String>,
 }
 
@@ -233,8 +251,7 @@ impl Api {
         body: Option<String>,
     ) -> Result<(u16, Document), Trouble> {
         let answered = tokio::time::timeout(CALL_MAX, self.send(method, path, body)).await;
-        let late =
-            |_| format!("{} did not answer within {} s", self.place(), CALL_MAX.as_secs());
+        let late = |_| format!("{} did not answer within {} s", self.place(), CALL_MAX.as_secs());
         let (status, text) = answered.map_err(|it| Trouble::unreachable(late(it)))??;
         Ok((status, Document(text)))
     }

@@ -8,9 +8,12 @@ mod backup;
 mod bench;
 mod completions;
 #[cfg(unix)]
+mod config;
+#[cfg(unix)]
 mod doctor;
 mod exit;
 mod explain;
+mod help;
 #[cfg(unix)]
 mod job;
 mod json;
@@ -20,6 +23,8 @@ mod output;
 mod progress;
 #[cfg(unix)]
 mod queue;
+#[cfg(unix)]
+mod reload;
 #[cfg(unix)]
 mod replay;
 mod restore;
@@ -37,7 +42,9 @@ mod view;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{
+    CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum, parser::ValueSource,
+};
 
 use self::{
     trouble::Trouble,
@@ -92,6 +99,10 @@ enum Command {
     #[cfg(unix)]
     #[command(subcommand)]
     Migrate(migrate::MigrateCommand),
+    /// Make a config file, check it, and see what holds in the end.
+    #[cfg(unix)]
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
     #[cfg(unix)]
     Serve(serve::Serve),
     /// Say who may come in from outside, and what for.
@@ -104,6 +115,30 @@ enum Command {
     Replay(replay::Replay),
     Completions(completions::Completions),
     Man(completions::Man),
+}
+
+/// Reads what was typed. What cannot be understood is told, and ends the process.
+pub(crate) fn parse() -> Cli {
+    let typed = help::grouped(Cli::command()).get_matches();
+    Cli::from_arg_matches(&typed).unwrap_or_else(|error| error.exit())
+}
+
+/// What flags and variables say about a setting of the server, by its key.
+#[cfg(unix)]
+fn given() -> impl Fn(&str) -> Option<(String, crate::config::Origin)> + Send {
+    use crate::config::Origin;
+    let mut typed = Cli::command().get_matches();
+    while let Some((_, below)) = typed.remove_subcommand() {
+        typed = below;
+    }
+    move |name| {
+        let text = typed.try_get_raw(name).ok()??.next()?.to_str()?.to_owned();
+        match typed.value_source(name)? {
+            ValueSource::CommandLine => Some((text, Origin::Flag)),
+            ValueSource::EnvVariable => Some((text, Origin::Environment)),
+            _ => None,
+        }
+    }
 }
 
 /// Runs the command and says how it went, as an exit code.
@@ -132,6 +167,11 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Replay(command) => block_on(&view, replay::run(&command, &view)),
         #[cfg(unix)]
         Command::Migrate(command) => block_on(&view, migrate::run(&command, &view)),
+        #[cfg(unix)]
+        Command::Config(command) => match config::run(&command, &view) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(trouble) => trouble.tell(output),
+        },
         Command::Completions(command) => {
             completions::completions(&command);
             ExitCode::SUCCESS

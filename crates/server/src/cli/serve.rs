@@ -11,9 +11,9 @@ use tokio::{
 use windlass::{Config, Engine, Error};
 use windlass_store::read::Scope;
 
-use super::{exit, store};
+use super::{exit, reload, store};
 use crate::{
-    config::{self, ServerArgs},
+    config::{self, ServerArgs, without_password},
     executors::BuiltIn,
     http::{self, App, Tls, TlsFiles},
     webhooks::Webhooks,
@@ -21,6 +21,10 @@ use crate::{
 
 /// Serve jobs over HTTP.
 #[derive(Args)]
+#[command(after_help = "\
+    Each setting can be given as a flag, as a WINDLASS_* variable or in the config file, in that order.\n\
+    SIGHUP reads the file again: limits and thresholds hold at once, and what needs a restart is told in the log.\n\
+    Tokens are read from the store and need neither.")]
 pub(crate) struct Serve {
     #[command(flatten)]
     server: ServerArgs,
@@ -40,6 +44,9 @@ pub(crate) fn run(command: &Serve) -> ExitCode {
 
 async fn serve(command: &Serve) -> Result<(), ExitCode> {
     log();
+    // From now on a hangup does not end the process.
+    let hangup = signal(SignalKind::hangup());
+    let hangup = hangup.map_err(|error| exit::fail(exit::FAILED, &error.to_string()))?;
     let setup = config::Config::load(&command.server);
     let setup = setup.map_err(|error| exit::fail(exit::USAGE, &error))?;
     let server = &setup.server;
@@ -89,7 +96,8 @@ async fn serve(command: &Serve) -> Result<(), ExitCode> {
     let settings = server.settings.clone();
     let grace = settings.grace;
     let app = Arc::new(App::new(engine.clone(), settings, stopping.clone()));
-    println!("windlass serves {} at {scheme}://{address}", shown(&server.store));
+    tokio::spawn(reload::on_hangup(app.clone(), command.server.clone(), hangup));
+    println!("windlass serves {} at {scheme}://{address}", without_password(&server.store));
     let worker = engine.worker().name("server").queues([http::OPERATION_QUEUE]).concurrency(4);
     let worker = worker.handle_kind(http::OPERATION_KIND, http::carry_out).start().await;
     let worker = worker.map_err(|error| exit::fail(exit::FAILED, &error.to_string()))?;
@@ -116,7 +124,7 @@ async fn check_tokens(server: &config::Server, engine: &Engine) -> Result<(), Ex
     }
     let how = format!(
         "Make one with: windlass token add NAME --role admin --store {}",
-        shown(&server.store)
+        without_password(&server.store)
     );
     if server.listen.ip().is_loopback() {
         eprintln!("windlass: there is no token yet, so nobody can do anything.\n{how}");
@@ -127,14 +135,6 @@ async fn check_tokens(server: &config::Server, engine: &Engine) -> Result<(), Ex
         server.listen
     );
     Err(exit::fail(exit::USAGE, &message))
-}
-
-/// The address of a store without its password.
-fn shown(store: &str) -> String {
-    match (store.split_once("://"), store.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://{rest}"),
-        _ => store.to_owned(),
-    }
 }
 
 /// Logs go to stderr: JSON, if that is wanted.

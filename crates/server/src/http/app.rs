@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::http::{HeaderMap, HeaderValue, header};
-use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::sync::{SemaphorePermit, watch};
 use windlass::Engine;
 use windlass_kernel::{Job, JobId, Principal, TenantId, token::Role};
 
@@ -11,9 +11,9 @@ use super::{
     alerts::{Alerts, Thresholds},
     caller::{Access, Caller},
     figures::Figures,
+    limits::Limits,
     listening::Listening,
     problem::Problem,
-    rates::Rates,
     room::Rooms,
     route::Call,
     tail::Tail,
@@ -69,8 +69,8 @@ pub(crate) struct App {
     pub(crate) tail: Arc<Tail>,
     pub(crate) figures: Arc<Figures>,
     pub(crate) alerts: Arc<Alerts>,
-    pub(crate) rates: Rates,
-    places: Semaphore,
+    /// What of the settings can be changed while it runs.
+    pub(crate) limits: Limits,
     pub(crate) listening: Listening,
     pub(crate) tokens: tokens::Known,
     /// Who calls, where nobody else can: in the process of the one who has the store.
@@ -90,8 +90,7 @@ impl App {
             listening: Listening::default(),
             tokens: tokens::Known::default(),
             trusted: None,
-            rates: Rates::new(settings.calls_per_second),
-            places: Semaphore::new(settings.calls_max),
+            limits: Limits::new(settings.clone()),
             settings,
             stopping,
         }
@@ -133,7 +132,7 @@ impl App {
                     retry_after: Some(1),
                     ..Problem::overloaded("as many calls as the server can hold are being answered")
                 };
-                self.places.try_acquire().map(Some).map_err(full)
+                self.limits.place().map(Some).map_err(full)
             }
         }
     }

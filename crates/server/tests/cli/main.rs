@@ -1,9 +1,11 @@
 //! What a person sees at the terminal: every command, with what it prints, written down as pages in `pages/`.
 
+mod config;
 mod doctor;
 mod help;
 mod jobs;
 mod migrations;
+mod packaging;
 mod queues;
 mod replays;
 mod schedules;

@@ -36,10 +36,15 @@ pub(super) fn all(measured: &Measured) -> Vec<Check> {
 fn store(measured: &Measured) -> Check {
     let (survey, name) = (&measured.survey, &measured.name);
     if let Some(lost) = &survey.lost {
-        return Check::bad("store", lost, "windlass restore BACKUP puts the last backup in its place.");
+        return Check::bad(
+            "store",
+            lost,
+            "windlass restore BACKUP puts the last backup in its place.",
+        );
     }
     if let Some(why) = &survey.read_only {
-        let remedy = "Give whoever runs the server the right to write, or name another store with --store.";
+        let remedy =
+            "Give whoever runs the server the right to write, or name another store with --store.";
         return Check::bad("store", why, remedy);
     }
     let owner = match (&survey.owner, survey.journal_bytes) {
@@ -55,15 +60,23 @@ fn schema(measured: &Measured) -> Check {
     let (found, known) = (survey.schema, survey.known);
     if survey.is_too_new {
         let what = format!("it is at step {found}, and this program knows {known}");
-        return Check::bad("schema", what, "Use the version of windlass that made it, or a later one.");
+        return Check::bad(
+            "schema",
+            what,
+            "Use the version of windlass that made it, or a later one.",
+        );
     }
     if found == 0 {
         let what = "there is no store in it yet";
-        return Check::note("schema", what, "windlass migrate up makes one; so does windlass serve.");
+        return Check::note(
+            "schema",
+            what,
+            "windlass migrate up makes one; so does windlass serve.",
+        );
     }
     if found < known {
         let what = format!("it is at step {found} of {known}: it was made by an older version");
-        let remedy = "The next start brings it up to date. Before that: windlass migrate plan, windlass backup.";
+        let remedy = "The next start brings it up to date. See how: windlass migrate plan";
         return Check::note("schema", what, remedy);
     }
     if found > known {
@@ -121,16 +134,19 @@ fn disk(measured: &Measured, space: Space) -> Check {
         return Check::bad("disk", what, room);
     }
     if journal > JOURNAL_MAX && journal > database {
-        let what = format!("the journal has {}, and the database {}", size(journal), size(database));
+        let what =
+            format!("the journal has {}, and the database {}", size(journal), size(database));
         let remedy = "Something has read the file for long and keeps it from being folded in: end that, or start \
                       the server again.";
         return Check::note("disk", what, remedy);
     }
     if free_bytes < FREE_LOW || free_bytes < database + journal {
-        let what = format!("{free} of {total} are free; the store has {}", size(database + journal));
+        let what =
+            format!("{free} of {total} are free; the store has {}", size(database + journal));
         return Check::note("disk", what, room);
     }
-    let journal = if journal > 0 { format!(", its journal {}", size(journal)) } else { String::new() };
+    let journal =
+        if journal > 0 { format!(", its journal {}", size(journal)) } else { String::new() };
     Check::ok("disk", format!("{free} are free; the database has {}{journal}", size(database)))
 }
 
@@ -145,12 +161,19 @@ fn leases(measured: &Measured) -> Check {
         .collect();
     let held: u64 = survey.sessions.iter().map(|session| session.held).sum();
     let Some(oldest) = leaked.iter().min_by_key(|session| session.lapses_at) else {
-        return Check::ok("leases", format!("{held} jobs are held, none by a worker that is gone"));
+        return Check::ok(
+            "leases",
+            format!(
+                "{}, and none by a worker that is gone",
+                many(held, "a job is held", "jobs are held")
+            ),
+        );
     };
     let jobs: u64 = leaked.iter().map(|session| session.held).sum();
+    let workers = many(leaked.len() as u64, "a worker that is", "workers that are");
     let what = format!(
-        "{jobs} jobs are held by {} workers that are gone, {} for {}",
-        leaked.len(),
+        "{} held by {workers} gone, {} for {}",
+        many(jobs, "a job is", "jobs are"),
         oldest.worker,
         rough(now.since(oldest.lapses_at))
     );
@@ -165,7 +188,7 @@ fn letters(measured: &Measured) -> Check {
     match measured.survey.letters {
         0 => Check::ok("letters", "no dead letter is open"),
         count => {
-            let what = format!("{count} dead letters are open");
+            let what = many(count, "a dead letter is open", "dead letters are open");
             Check::note("letters", what, "Look at them: windlass dlq list")
         }
     }
@@ -174,10 +197,16 @@ fn letters(measured: &Measured) -> Check {
 /// It is told only if there is something: most stores have no inbox in use.
 fn inbox(measured: &Measured) -> Option<Check> {
     let count = measured.survey.set_aside;
-    let what = format!("{count} rows were set aside: no job could be made of them");
+    let rows = many(count, "a row of it was", "rows of it were");
+    let what = format!("{rows} set aside: no job could be made of what it says");
     let remedy = "Look at why in the table inbox_set_aside; put them back into inbox once the cause is gone, or \
                   delete them.";
     (count > 0).then(|| Check::bad("inbox", what, remedy))
+}
+
+/// So many of something, in words.
+fn many(count: u64, one: &str, more: &str) -> String {
+    if count == 1 { one.to_owned() } else { format!("{count} {more}") }
 }
 
 /// In whole seconds.
@@ -246,8 +275,10 @@ mod tests {
 
     #[test]
     fn a_disk_that_is_nearly_full_is_found() {
-        let free = |free_bytes| move |it: &mut Measured| {
-            it.space = Some(Space { free_bytes, total_bytes: 100_000_000_000 });
+        let free = |free_bytes| {
+            move |it: &mut Measured| {
+                it.space = Some(Space { free_bytes, total_bytes: 100_000_000_000 });
+            }
         };
         let (check, state, what) = one(free(200_000_000));
         assert_eq!((check, state), ("disk", State::Bad));
@@ -267,14 +298,18 @@ mod tests {
         let long_ago = now().minus(Duration::from_secs(300));
         let (check, state, what) = one(|it| it.survey.sessions = vec![session(long_ago, 2)]);
         assert_eq!((check, state), ("leases", State::Bad));
-        assert_eq!(what, "2 jobs are held by 1 workers that are gone, w1 for 5m");
+        assert_eq!(what, "2 jobs are held by a worker that is gone, w1 for 5m");
         assert!(found(|it| it.survey.sessions = vec![session(long_ago, 0)]).is_empty());
     }
 
     #[test]
     fn every_other_fault_is_found() {
         for (check, state, change) in [
-            ("schema", State::Bad, (|it| it.survey.missing.push("index x".to_owned())) as fn(&mut Measured)),
+            (
+                "schema",
+                State::Bad,
+                (|it| it.survey.missing.push("index x".to_owned())) as fn(&mut Measured),
+            ),
             ("schema", State::Note, |it| it.survey.schema = 5),
             ("schema", State::Note, |it| it.survey.schema = 0),
             ("schema", State::Note, |it| it.survey.schema = 7),
@@ -295,6 +330,9 @@ mod tests {
         let address = Some("http://127.0.0.1:7117".to_owned());
         measured.survey.owner = Some(Owner { process: Some(7), address });
         let told = &all(&measured)[0].what;
-        assert!(told.ends_with("it is open in process 7, which answers at http://127.0.0.1:7117"), "{told}");
+        assert!(
+            told.ends_with("it is open in process 7, which answers at http://127.0.0.1:7117"),
+            "{told}"
+        );
     }
 }

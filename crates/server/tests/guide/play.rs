@@ -14,14 +14,14 @@ use crate::{
 pub(crate) fn play(path: &str, other: &[(&str, &str)]) {
     let page = Page::read(path);
     let stage = Stage::new(&page.text(), other);
+    let (ids, last) = (Ids::default(), String::new());
     let mut player =
-        Player { page, stage, ids: Ids::default(), last: String::new(), written: Vec::new() };
+        Player { page, stage, ids, last, written: Vec::new(), failed: Vec::new() };
     for block in player.page.blocks() {
         player.block(&block);
     }
-    if !player.written.is_empty() {
-        player.write();
-    }
+    player.write();
+    assert!(player.failed.is_empty(), "{}", player.failed.join("\n"));
 }
 
 struct Player {
@@ -32,6 +32,8 @@ struct Player {
     last: String,
     /// What should stand in the page instead: from where, how many lines, and which.
     written: Vec<(usize, usize, Vec<String>)>,
+    /// Commands that failed and should not have.
+    failed: Vec<String>,
 }
 
 impl Player {
@@ -49,8 +51,9 @@ impl Player {
             }
             (Role::Plain, "sh") => {
                 let ran = self.stage.run(&format!("set -e\n{}", self.ids.as_meant(&text)));
-                let place = self.place(block.at);
-                assert_eq!(ran.status, 0, "{place}: {text}\nprints\n{}", ran.printed);
+                if ran.status != 0 {
+                    self.fails(block.at, &text, &ran);
+                }
                 self.last = ran.printed;
             }
             (Role::Plain | Role::UntilSo, "console") => self.steps(&block.steps(), &block.role),
@@ -75,17 +78,19 @@ impl Player {
                 thread::sleep(Duration::from_millis(100));
             };
             let is_asked = steps.get(number + 1).is_some_and(|next| next.command == "echo $?");
-            assert!(
-                ran.status == 0 || is_asked || blesses(),
-                "{}: {} ends with {} and prints\n{}",
-                self.place(step.at),
-                step.command,
-                ran.status,
-                ran.printed
-            );
+            if ran.status != 0 && !is_asked {
+                self.fails(step.at, &step.command, &ran);
+            }
             self.compare(step.at, &step.command, &step.shown, &ran.printed);
             self.last = ran.printed;
         }
+    }
+
+    /// Notes that a command failed, or fails.
+    fn fails(&mut self, at: usize, command: &str, ran: &Ran) {
+        let (place, Ran { printed, status }) = (self.place(at), ran);
+        self.failed.push(format!("{place}: {command}\nends with {status} and prints\n{printed}"));
+        assert!(blesses(), "{}", self.failed.join("\n"));
     }
 
     fn is_so(&self, step: &Step, ran: &Ran) -> bool {
@@ -151,8 +156,11 @@ impl Player {
         format!("{}:{}", self.page.path, at + 1)
     }
 
-    /// Writes into the page what was printed.
-    fn write(mut self) {
+    /// Writes into the page what was printed, where that differs.
+    fn write(&mut self) {
+        if self.written.is_empty() {
+            return;
+        }
         for (at, count, lines) in self.written.drain(..).rev() {
             self.page.lines.splice(at..at + count, lines);
         }

@@ -171,9 +171,14 @@ impl Api {
         // Whoever can open the store can do everything to it.
         let principal = Principal::new(args.actor()).map_err(invalid)?;
         let caller = Caller { principal, scope, role: Role::Admin };
+        Ok(Self::on(engine, caller, Settings::new(false)))
+    }
+
+    /// Calls routes in this process, on this engine.
+    pub(crate) fn on(engine: Engine, caller: Caller, settings: Settings) -> Self {
         let (stop, stopping) = watch::channel(false);
-        let app = App::new(engine.clone(), Settings::new(false), stopping).trusting(caller);
-        Ok(Self::Here { engine, routes: InProcess::new(&Arc::new(app)), _stop: stop })
+        let app = App::new(engine.clone(), settings, stopping).trusting(caller);
+        Self::Here { engine, routes: InProcess::new(&Arc::new(app)), _stop: stop }
     }
 
     /// Where the calls go, for people.
@@ -209,19 +214,24 @@ impl Api {
         path: &str,
         body: Option<String>,
     ) -> Result<Document, Trouble> {
-        let (status, text) =
-            match tokio::time::timeout(CALL_MAX, self.send(method, path, body)).await {
-                Ok(answered) => answered?,
-                Err(_) => {
-                    let what =
-                        format!("{} did not answer within {} s", self.place(), CALL_MAX.as_secs());
-                    return Err(Trouble::unreachable(what));
-                }
-            };
-        match status {
-            200..=299 => Ok(Document(text)),
-            _ => Err(Trouble::of_problem(status, &text)),
+        match self.answer(method, path, body).await? {
+            (200..=299, document) => Ok(document),
+            (status, problem) => Err(Trouble::of_problem(status, problem.text())),
         }
+    }
+
+    /// Makes a call, and takes whatever is answered.
+    pub(crate) async fn answer(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<String>,
+    ) -> Result<(u16, Document), Trouble> {
+        let answered = tokio::time::timeout(CALL_MAX, self.send(method, path, body)).await;
+        let late =
+            |_| format!("{} did not answer within {} s", self.place(), CALL_MAX.as_secs());
+        let (status, text) = answered.map_err(|it| Trouble::unreachable(late(it)))??;
+        Ok((status, Document(text)))
     }
 
     async fn send(

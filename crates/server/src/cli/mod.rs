@@ -14,7 +14,13 @@ mod job;
 mod json;
 mod output;
 mod progress;
+#[cfg(unix)]
+mod queue;
+#[cfg(unix)]
+mod replay;
 mod restore;
+#[cfg(unix)]
+mod schedule;
 #[cfg(unix)]
 mod serve;
 mod store;
@@ -61,6 +67,14 @@ enum Command {
     #[cfg(unix)]
     #[command(subcommand, visible_alias = "jobs")]
     Job(job::JobCommand),
+    /// Look at queues, hold them back, limit what runs at once.
+    #[cfg(unix)]
+    #[command(subcommand, visible_alias = "queues")]
+    Queue(queue::QueueCommand),
+    /// Make jobs at their times: by cron, every so often, or once.
+    #[cfg(unix)]
+    #[command(subcommand, visible_alias = "schedules")]
+    Schedule(schedule::ScheduleCommand),
     /// Say what a state, an op or an error code means, and what to do next.
     Explain(explain::Explain),
     /// Check that a database is as it should be.
@@ -77,6 +91,8 @@ enum Command {
     Token(token::Token),
     #[cfg(unix)]
     Bench(bench::Bench),
+    #[cfg(unix)]
+    Replay(replay::Replay),
 }
 
 /// Runs the command and says how it went, as an exit code.
@@ -86,6 +102,10 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
     match cli.command {
         #[cfg(unix)]
         Command::Job(command) => block_on(&view, job::run(&command, &view)),
+        #[cfg(unix)]
+        Command::Queue(command) => block_on(&view, queue::run(&command, &view)),
+        #[cfg(unix)]
+        Command::Schedule(command) => block_on(&view, schedule::run(&command, &view)),
         Command::Explain(command) => explain::run(&command, output),
         Command::Doctor(command) => doctor::run(&command, output),
         Command::Backup(command) => backup::run(&command, output),
@@ -96,6 +116,8 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Token(command) => token::run(&command, output),
         #[cfg(unix)]
         Command::Bench(command) => bench::run(&command, output),
+        #[cfg(unix)]
+        Command::Replay(command) => block_on(&view, replay::run(&command, &view)),
     }
 }
 

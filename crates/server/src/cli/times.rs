@@ -98,6 +98,20 @@ pub(crate) fn exact(duration: Duration) -> String {
     }
 }
 
+/// A duration as people write it, such that it reads back as the same: `250ms`, `10s`, `15m`, `1h30m`.
+pub(crate) fn written(duration: Duration) -> String {
+    let mut rest = duration.as_millis();
+    let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+    let mut text = String::new();
+    for (unit, ms) in units {
+        if rest >= ms {
+            text.push_str(&format!("{}{unit}", rest / ms));
+            rest %= ms;
+        }
+    }
+    if text.is_empty() { "0s".to_owned() } else { text }
+}
+
 /// Reads a duration as people write it: `250ms`, `10s`, `5m`, `2h`, `1d`, also together: `1h30m`.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let why = || format!("{text:?} is no duration; write it as 250ms, 10s, 5m, 2h or 1d");
@@ -178,6 +192,9 @@ mod tests {
         }
         assert_eq!(parse("1h30m"), Ok(Duration::from_secs(5_400)));
         assert_eq!(parse("250ms"), Ok(Duration::from_millis(250)));
+        for text in ["250ms", "10s", "15m", "1h30m", "1d1ms", "0s"] {
+            assert_eq!(written(parse(text).unwrap()), text);
+        }
         for bad in ["", "5", "m", "5 m", "5y", "99999999999999999999s", "-5s"] {
             assert!(parse(bad).is_err(), "{bad:?}");
         }

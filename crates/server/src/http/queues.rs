@@ -35,6 +35,19 @@ pub(crate) struct QueueDocument {
 
 /// `GET /api/v1/queues`
 pub(crate) async fn list(call: Call) -> Result<Answer, Problem> {
+    let items = queues(&call).await?.into_values().collect();
+    Ok(Answer::ok(&List { items, next: None }))
+}
+
+/// `GET /api/v1/queues/{name}`
+pub(crate) async fn show(call: Call) -> Result<Answer, Problem> {
+    let queue = queue(&call)?;
+    let found = queues(&call).await?.remove(queue.as_str());
+    Ok(Answer::ok(&found.ok_or_else(|| Problem::not_found("queue"))?))
+}
+
+/// The queues that have jobs or a rule of their own, by name.
+async fn queues(call: &Call) -> Result<BTreeMap<String, QueueDocument>, Problem> {
     let store = call.engine().store();
     let mut queues: BTreeMap<String, QueueDocument> = BTreeMap::new();
     let rules = store.rules().await?;
@@ -46,14 +59,19 @@ pub(crate) async fn list(call: Call) -> Result<Answer, Problem> {
         };
         rules.iter().any(|rule| rule.says == *what && covers(&rule.scope))
     };
+    let empty = |queue: &str| QueueDocument {
+        queue: queue.to_owned(),
+        counts: BTreeMap::new(),
+        oldest_ready_at: None,
+        paused: says(queue, &Says::Pause),
+        draining: says(queue, &Says::Drain),
+    };
+    let mine = rules.iter().filter(|rule| is_visible(call, rule));
+    for queue in mine.filter_map(|rule| rule.scope.queue.as_ref()) {
+        queues.entry(queue.to_string()).or_insert_with(|| empty(queue.as_str()));
+    }
     for (queue, state, count) in store.counts(call.scope()).await? {
-        let known = queues.entry(queue.clone()).or_insert_with(|| QueueDocument {
-            counts: BTreeMap::new(),
-            oldest_ready_at: None,
-            paused: says(&queue, &Says::Pause),
-            draining: says(&queue, &Says::Drain),
-            queue,
-        });
+        let known = queues.entry(queue).or_insert_with_key(|queue| empty(queue));
         *known.counts.entry(state).or_default() += count;
     }
     for oldest in store.oldest_ready(call.scope()).await? {
@@ -61,7 +79,7 @@ pub(crate) async fn list(call: Call) -> Result<Answer, Problem> {
             queue.oldest_ready_at = Some(oldest.since);
         }
     }
-    Ok(Answer::ok(&List { items: queues.into_values().collect(), next: None }))
+    Ok(queues)
 }
 
 /// A rule that says who may run.

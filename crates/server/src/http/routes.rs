@@ -163,6 +163,8 @@ pub(crate) static ROUTES: &[Route] = &[
     route!("GET" "/api/v1/queues", Read, "queues", "Queues, with how many jobs are in each state.",
         query NO_QUERY, body None,
         answers [200 super::document::List<queues::QueueDocument>], queues::list),
+    route!("GET" "/api/v1/queues/{name}", Read, "queues", "A queue: it has jobs, or a rule of its own.",
+        query NO_QUERY, body None, answers [200 queues::QueueDocument], queues::show),
     route!("POST" "/api/v1/queues/{name}/pause", Operate, "queues", "Start nothing of a queue.",
         query NO_QUERY, body body!(schedules::ReasonBody),
         answers [200 queues::RuleDocument], queues::pause),

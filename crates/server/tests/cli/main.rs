@@ -1,6 +1,9 @@
 //! What a person sees at the terminal: every command, with what it prints, written down as pages in `pages/`.
 
 mod jobs;
+mod queues;
+mod replays;
+mod schedules;
 #[path = "../serving/mod.rs"]
 #[expect(dead_code, reason = "each test file uses what it needs of it")]
 mod serving;

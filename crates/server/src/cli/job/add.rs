@@ -116,7 +116,7 @@ fn body(command: &Add, view: &View) -> Result<String, Trouble> {
 }
 
 /// The payload, byte for byte.
-fn payload(given: &str) -> Result<Box<RawValue>, Trouble> {
+pub(crate) fn payload(given: &str) -> Result<Box<RawValue>, Trouble> {
     let unread = |what: &str, error: std::io::Error| {
         Trouble::not_found(format!("cannot read the payload from {what}: {error}"))
     };

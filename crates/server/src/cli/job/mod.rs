@@ -7,6 +7,7 @@ mod why;
 
 use clap::Subcommand;
 
+pub(crate) use self::add::payload;
 use super::{trouble::Trouble, view::View};
 
 #[derive(Subcommand)]

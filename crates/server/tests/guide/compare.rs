@@ -107,7 +107,10 @@ fn is_time(word: &str) -> bool {
         word.chars().map(|it| if it.is_ascii_digit() { 'd' } else { it }).collect();
     let (date, clock) = ("dddd-dd-dd", "dd:dd:dd");
     let rest = shape.strip_prefix(date).map(|rest| rest.strip_prefix('T').unwrap_or(rest));
-    let is_end = |rest: &str| rest.trim_start_matches(['d', '.']).trim_start_matches('Z').is_empty();
+    let is_end = |rest: &str| {
+        let zone = rest.trim_start_matches(['d', '.']);
+        ["", "Z", "+dd:dd", "-dd:dd"].contains(&zone)
+    };
     match rest {
         Some("") => true,
         Some(rest) => rest.strip_prefix(clock).is_some_and(is_end),
@@ -161,6 +164,7 @@ fn only_what_differs_from_run_to_run_may_differ() {
     let (a, b) = ("job_01kz000000000000000000000a", "job_01kz000000000000000000000b");
     check("JOB  AT\nx    3s ago", "JOB   AT\nx  now", true);
     check("took 1m 4s, at 2026-01-02T03:04:05Z", "took 12ms, at 2026-09-09T09:09:09.123Z", true);
+    check("2026-11-18 02:30:00+01:00 Berlin", "2027-06-18 02:30:00+02:00 Berlin", true);
     check("took 5s", "took five", false);
     check("first\n...\nlast", "first\na\nb\nlast", true);
     check("first\n...\nlast", "first\na", false);

@@ -30,6 +30,7 @@ mod rules;
 mod schedule_row;
 pub mod sqlite;
 mod standing;
+mod survey;
 mod token_row;
 
 use std::{future::Future, pin::Pin, sync::Arc};
@@ -45,6 +46,7 @@ use read::{
 };
 pub use rules::RuleChange;
 pub use rusqlite;
+pub use survey::{Step, Survey};
 use windlass_kernel::{
     About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, MarkName, Retention, Rule,
     Schedule, ScheduleName, TaskId, TenantId, Token, TokenId, WorkerId,

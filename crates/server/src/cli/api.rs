@@ -141,6 +141,11 @@ impl Api {
         Err(error)
     }
 
+    /// Calls go to this server, as whom the arguments say.
+    pub(crate) fn at(url: &str, args: &ApiArgs) -> Result<Self, Trouble> {
+        Self::server(url, args)
+    }
+
     fn server(url: &str, args: &ApiArgs) -> Result<Self, Trouble> {
         let tls = tls().map_err(Trouble::failed)?;
         let client = reqwest::Client::builder()
@@ -280,6 +285,16 @@ impl Api {
 }
 
 impl ApiArgs {
+    /// The server that is named, if one is.
+    pub(crate) fn named_server(&self) -> Option<&str> {
+        self.server.as_deref()
+    }
+
+    /// The store that is meant, if no server is named.
+    pub(crate) fn store(&self) -> &StoreArg {
+        &self.store
+    }
+
     /// As whom to act: as was said, or under the name that this machine knows.
     fn actor(&self) -> String {
         let login = || {

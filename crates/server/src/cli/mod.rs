@@ -6,6 +6,7 @@ mod ask;
 mod backup;
 #[cfg(unix)]
 mod bench;
+#[cfg(unix)]
 mod doctor;
 mod exit;
 mod explain;
@@ -77,7 +78,8 @@ enum Command {
     Schedule(schedule::ScheduleCommand),
     /// Say what a state, an op or an error code means, and what to do next.
     Explain(explain::Explain),
-    /// Check that a database is as it should be.
+    /// Check that store, schema, clock, disk, config and server are as they should be.
+    #[cfg(unix)]
     Doctor(doctor::Doctor),
     /// Copy a database to a file, while it is served or not.
     Backup(backup::Backup),
@@ -107,7 +109,8 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         #[cfg(unix)]
         Command::Schedule(command) => block_on(&view, schedule::run(&command, &view)),
         Command::Explain(command) => explain::run(&command, output),
-        Command::Doctor(command) => doctor::run(&command, output),
+        #[cfg(unix)]
+        Command::Doctor(command) => block_on(&view, doctor::run(&command, &view)),
         Command::Backup(command) => backup::run(&command, output),
         Command::Restore(command) => restore::run(&command, output),
         #[cfg(unix)]

@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::Args;
 use windlass_store::{Error, postgres};
 
-use super::exit;
+use super::{exit, trouble::Trouble};
 
 #[derive(Args, Clone)]
 pub(crate) struct StoreArg {
@@ -36,6 +36,25 @@ impl StoreArg {
              Try --store sqlite:FILE or --store postgres://HOST/DATABASE."
         );
         Err(exit::fail(exit::USAGE, &message))
+    }
+
+    /// What was named, which has to be there if it is a file.
+    #[cfg(unix)]
+    pub(crate) fn told(&self) -> Result<StoreName, Trouble> {
+        let store = &self.store;
+        if let Some(path) = store.strip_prefix("sqlite:").map(PathBuf::from) {
+            if path.is_file() {
+                return Ok(StoreName::File(path));
+            }
+            let what = format!("there is no database file {}", path.display());
+            return Err(Trouble::not_found(what).then("Name another one with --store sqlite:FILE."));
+        }
+        if store.starts_with("postgres://") || store.starts_with("postgresql://") {
+            let options = postgres::Options::parse(store).map_err(|why| Trouble::of_store(&why))?;
+            return Ok(StoreName::Server(Box::new(options)));
+        }
+        Err(Trouble::usage(format!("{store:?} is no store that I know"))
+            .then("Try --store sqlite:FILE or --store postgres://HOST/DATABASE."))
     }
 
     /// The file, whether it is there or not, for a command that copies files.

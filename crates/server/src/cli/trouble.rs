@@ -112,6 +112,12 @@ impl Trouble {
     }
 }
 
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
 /// What is known of a code.
 fn known(code: &str) -> Option<&'static CodeInfo> {
     explain::codes().find(|info| info.code == code)

@@ -52,6 +52,13 @@ pub(crate) struct ServerArgs {
     tls_key: Option<PathBuf>,
 }
 
+impl ServerArgs {
+    /// Nothing but this file.
+    pub(crate) fn of_file(path: &std::path::Path) -> Self {
+        Self { config: Some(path.to_owned()), ..Self::default() }
+    }
+}
+
 /// The section of the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]

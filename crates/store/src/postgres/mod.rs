@@ -32,6 +32,7 @@ mod schema;
 mod search;
 mod server_time;
 mod standing;
+mod survey;
 mod thin;
 mod thread;
 mod tokens;
@@ -62,6 +63,7 @@ pub use self::{
     check::check,
     inbox::{EnqueueInError, enqueue_in},
     open::{Options, Verify, remove, size_bytes},
+    survey::{steps, survey},
 };
 use self::{
     failure::Failure,

@@ -40,6 +40,7 @@ mod save;
 mod saver;
 mod schedules;
 mod standing;
+mod survey;
 mod thin;
 mod tokens;
 mod wait;
@@ -65,6 +66,7 @@ pub use self::{
     inbox::{EnqueueInError, enqueue_in},
     memory::MemoryOptions,
     restore::{Restored, restore},
+    survey::{steps, survey},
 };
 use self::{
     lock::Lock, names::Stored, now::Now, open::Opened, place::Place, presence::Presence,

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde::Deserialize;
 use serde_json::json;
-use windlass_kernel::{Says, Scope, Timestamp, rule::Each};
+use windlass_kernel::{Says, Scope, TenantId, Timestamp, rule::Each};
 
 use crate::cli::{
     api::{Api, ApiArgs, Page, path},
@@ -42,6 +42,13 @@ impl Rule {
     /// Does it say something about jobs of this queue?
     pub(super) fn holds_for(&self, queue: &str) -> bool {
         self.scope.queue.as_ref().is_none_or(|only| only.as_str() == queue)
+    }
+
+    /// What it is about. Whoever has one tenant need not read its name.
+    fn about(&self) -> String {
+        let is_usual = |it: &TenantId| it.as_str() == windlass::Engine::TENANT_DEFAULT;
+        let tenant = self.scope.tenant.clone().filter(|it| !is_usual(it));
+        Scope { tenant, ..self.scope.clone() }.to_string()
     }
 
     /// What it says, in words.
@@ -117,7 +124,7 @@ pub(super) fn table(rules: &[Rule], none: &str, view: &View) -> Table {
         table.row([
             rule.name.as_str().into(),
             rule.sentence().into(),
-            rule.scope.to_string().into(),
+            rule.about().into(),
             rule.by.as_str().into(),
             view.times.show(rule.since).into(),
             rule.reason.as_deref().unwrap_or("-").into(),

@@ -9,7 +9,7 @@ mod server;
 
 pub(crate) use self::{
     sections::{Alerts, AllowedCommand, EventFilter, Executors, HttpExecutor, Secret, Webhook},
-    server::{Server, ServerArgs},
+    server::{LISTEN_DEFAULT, Server, ServerArgs},
 };
 
 use std::{fs, path::Path};

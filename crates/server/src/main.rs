@@ -4,6 +4,8 @@ mod cli;
 #[cfg(unix)]
 mod config;
 #[cfg(unix)]
+mod demo;
+#[cfg(unix)]
 mod executors;
 #[cfg(unix)]
 mod http;

@@ -136,6 +136,9 @@ pub trait Store: Send + Sync {
     /// all are: none is passed over in silence.
     fn feed(&self, scope: &Scope, after: u64, rows: u32) -> StoreFuture<'_, Feed>;
 
+    /// The number of the newest event, for a follower that begins at the end; 0, if nothing has happened yet.
+    fn feed_end(&self) -> StoreFuture<'_, u64>;
+
     /// What was noted about something that is not a job before an event, newest first, so many at the most.
     fn notes(
         &self,

@@ -20,14 +20,14 @@ use windlass::{Config, Engine, Error};
 use windlass_kernel::{Principal, TenantId, token::Role};
 use windlass_store::{self as store, read::Scope};
 
-use super::{exit, store::StoreArg, trouble::Trouble};
+use super::{exit, serving::shown, store::StoreArg, trouble::Trouble};
 use crate::{
     executors::client::tls,
     http::{App, Caller, InProcess, Settings},
 };
 
 /// Which Windlass a command is about, and as whom.
-#[derive(Args, Clone)]
+#[derive(Args, Clone, Default)]
 pub(crate) struct ApiArgs {
     /// The server to talk to, such as http://127.0.0.1:7117. Without it, the one that has the store open is found.
     #[arg(long, env = "WINDLASS_SERVER", value_name = "URL", help_heading = "Where")]
@@ -293,6 +293,26 @@ impl ApiArgs {
     /// The store that is meant, if no server is named.
     pub(crate) fn store(&self) -> &StoreArg {
         &self.store
+    }
+
+    /// An engine for a worker, and where it is: on the server that is named, on the one that has the store open, or on the
+    /// store itself.
+    pub(crate) async fn engine(&self) -> Result<(Engine, String), Trouble> {
+        let mut place = self.server.clone().unwrap_or_else(|| self.store.store.clone());
+        let config = Config { token: self.token.clone(), ..Config::default() };
+        let mut opened = Engine::open_with(&place, &config).await;
+        if let Err(Error::Store(error)) = &opened
+            && let store::Error::InUse { owner } = &**error
+            && let Some(address) = &owner.address
+        {
+            place = address.clone();
+            opened = Engine::open_with(&place, &config).await;
+        }
+        match opened {
+            Ok(engine) => Ok((engine, shown(&place))),
+            Err(Error::Store(error)) => Err(Trouble::of_store(&error)),
+            Err(other) => Err(Trouble::usage(exit::chain(&other))),
+        }
     }
 
     /// As whom to act: as was said, or under the name that this machine knows.

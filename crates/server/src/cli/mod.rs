@@ -7,12 +7,18 @@ mod backup;
 #[cfg(unix)]
 mod bench;
 #[cfg(unix)]
+mod demo;
+#[cfg(unix)]
+mod dev;
+#[cfg(unix)]
 mod doctor;
 mod exit;
 mod explain;
 #[cfg(unix)]
 mod job;
 mod json;
+#[cfg(unix)]
+mod keys;
 mod output;
 mod progress;
 #[cfg(unix)]
@@ -24,6 +30,8 @@ mod restore;
 mod schedule;
 #[cfg(unix)]
 mod serve;
+#[cfg(unix)]
+mod serving;
 mod store;
 mod table;
 mod times;
@@ -31,6 +39,8 @@ mod times;
 mod token;
 mod trouble;
 mod view;
+#[cfg(unix)]
+mod worker;
 
 use std::process::ExitCode;
 
@@ -64,6 +74,10 @@ enum Output {
 
 #[derive(Subcommand)]
 enum Command {
+    #[cfg(unix)]
+    Dev(dev::Dev),
+    #[cfg(unix)]
+    Demo(demo::Demo),
     /// Make jobs, look at them, act on them.
     #[cfg(unix)]
     #[command(subcommand, visible_alias = "jobs")]
@@ -87,6 +101,8 @@ enum Command {
     Restore(restore::Restore),
     #[cfg(unix)]
     Serve(serve::Serve),
+    #[cfg(unix)]
+    Worker(worker::Worker),
     /// Say who may come in from outside, and what for.
     #[cfg(unix)]
     #[command(subcommand)]
@@ -103,6 +119,10 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
     let output = view.output;
     match cli.command {
         #[cfg(unix)]
+        Command::Dev(command) => told(&view, dev::run(&command, &view)),
+        #[cfg(unix)]
+        Command::Demo(command) => block_on(&view, demo::run(&command, &view)),
+        #[cfg(unix)]
         Command::Job(command) => block_on(&view, job::run(&command, &view)),
         #[cfg(unix)]
         Command::Queue(command) => block_on(&view, queue::run(&command, &view)),
@@ -114,7 +134,9 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Backup(command) => backup::run(&command, output),
         Command::Restore(command) => restore::run(&command, output),
         #[cfg(unix)]
-        Command::Serve(command) => serve::run(&command),
+        Command::Serve(command) => told(&view, serve::run(&command)),
+        #[cfg(unix)]
+        Command::Worker(command) => told(&view, worker::run(&command, &view)),
         #[cfg(unix)]
         Command::Token(command) => token::run(&command, output),
         #[cfg(unix)]
@@ -130,7 +152,12 @@ fn block_on(view: &View, work: impl Future<Output = Result<(), Trouble>>) -> Exi
         Ok(runtime) => runtime,
         Err(error) => return exit::fail(exit::FAILED, &format!("cannot start: {error}")),
     };
-    match runtime.block_on(work) {
+    told(view, runtime.block_on(work))
+}
+
+/// How a command ended, as an exit code. What went wrong is told.
+fn told(view: &View, ended: Result<(), Trouble>) -> ExitCode {
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(trouble) => trouble.tell(view.output),
     }

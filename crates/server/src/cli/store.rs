@@ -7,7 +7,7 @@ use windlass_store::{Error, postgres};
 
 use super::{exit, trouble::Trouble};
 
-#[derive(Args, Clone)]
+#[derive(Args, Clone, Default)]
 pub(crate) struct StoreArg {
     /// The database: sqlite:FILE or postgres://HOST/DATABASE.
     #[arg(long, env = "WINDLASS_STORE", default_value = "sqlite:windlass.db")]

@@ -1,12 +1,20 @@
 //! The section `[server]`, and the flags and variables that stand above it.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
 use clap::{Args, builder::BoolishValueParser};
 use serde::{Deserialize, Deserializer, de::Error};
 
 use super::read::within;
 use crate::http::Settings;
+
+/// Where a server listens, if nothing is said.
+pub(crate) const LISTEN_DEFAULT: SocketAddr =
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7117);
 
 /// What the flags and the environment say.
 #[derive(Args, Clone, Debug, Default)]
@@ -53,9 +61,18 @@ pub(crate) struct ServerArgs {
 }
 
 impl ServerArgs {
-    /// Nothing but this file.
-    pub(crate) fn of_file(path: &std::path::Path) -> Self {
-        Self { config: Some(path.to_owned()), ..Self::default() }
+    /// What a server for development is told.
+    pub(crate) fn for_development(
+        config: Option<PathBuf>,
+        store: Option<String>,
+        listen: Option<SocketAddr>,
+    ) -> Self {
+        Self { config, store, listen, dev: Some(true), ..Self::default() }
+    }
+
+    /// Nothing but a file.
+    pub(crate) fn of_file(config: Option<PathBuf>) -> Self {
+        Self { config, ..Self::default() }
     }
 }
 
@@ -141,8 +158,7 @@ impl ServerSection {
             (None, Some(_)) => return Err("tls_key: name its tls_certificate, too".to_owned()),
         };
         let store = flags.store.or(self.store).unwrap_or_else(|| "sqlite:windlass.db".to_owned());
-        let listen = flags.listen.or(self.listen);
-        let listen = listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 7117)));
+        let listen = flags.listen.or(self.listen).unwrap_or(LISTEN_DEFAULT);
         Ok(Server { store, listen, settings, tls })
     }
 }

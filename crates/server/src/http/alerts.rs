@@ -295,8 +295,10 @@ async fn ask(
 /// Reads what has happened since the last look. What happened before the first one is not counted.
 async fn follow(engine: &Engine, seen: &mut Seen) -> Result<(), Error> {
     let store = engine.store();
-    let is_first = seen.upto.is_none();
-    let mut upto = seen.upto.unwrap_or(0);
+    let mut upto = match seen.upto {
+        Some(upto) => upto,
+        None => *seen.upto.insert(store.feed_end().await?),
+    };
     loop {
         let feed = match store.feed(&Scope::Every, upto, 1_000).await {
             Err(Error::FeedGone { from }) => {
@@ -306,7 +308,7 @@ async fn follow(engine: &Engine, seen: &mut Seen) -> Result<(), Error> {
             other => other?,
         };
         let now = Instant::now();
-        for told in feed.events.iter().filter(|_| !is_first) {
+        for told in &feed.events {
             let Some(event) = told.event() else { continue };
             match event.to {
                 State::DlqPending => seen.letters.entry(told.tenant.clone()).or_default().add(now),

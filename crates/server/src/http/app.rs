@@ -1,6 +1,12 @@
 //! What all calls share: the engine, the settings, and what is counted.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use axum::http::{HeaderMap, HeaderValue, header};
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
@@ -73,6 +79,8 @@ pub(crate) struct App {
     places: Semaphore,
     pub(crate) listening: Listening,
     pub(crate) tokens: tokens::Known,
+    /// Does the worker of the demo run here?
+    has_demo: AtomicBool,
     /// Who calls, where nobody else can: in the process of the one who has the store.
     trusted: Option<Caller>,
     /// True from the moment when the server is to stop.
@@ -89,6 +97,7 @@ impl App {
             alerts: Arc::default(),
             listening: Listening::default(),
             tokens: tokens::Known::default(),
+            has_demo: AtomicBool::new(false),
             trusted: None,
             rates: Rates::new(settings.calls_per_second),
             places: Semaphore::new(settings.calls_max),
@@ -100,6 +109,15 @@ impl App {
     /// Every call is this one's. It is for calls within a process, and never for what listens.
     pub(crate) fn trusting(self, caller: Caller) -> Self {
         Self { trusted: Some(caller), ..self }
+    }
+
+    /// The worker of the demo runs here from now on.
+    pub(crate) fn demo_runs(&self) {
+        self.has_demo.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_demo(&self) -> bool {
+        self.has_demo.load(Ordering::Relaxed)
     }
 
     /// Who calls. In development, who brings no token may do everything, under any name.

@@ -13,6 +13,7 @@ mod bulk;
 mod caller;
 mod claims;
 mod contract;
+mod demo;
 mod document;
 mod feed;
 mod figures;

@@ -1,5 +1,6 @@
 //! What a person sees at the terminal: every command, with what it prints, written down as pages in `pages/`.
 
+mod dev;
 mod doctor;
 mod jobs;
 mod queues;

@@ -379,6 +379,12 @@ impl Store for Postgres {
         })
     }
 
+    fn feed_end(&self) -> StoreFuture<'_, u64> {
+        self.ask(move |inner| async move {
+            inner.with_client(async move |client| read::read_feed_end(client).await).await
+        })
+    }
+
     fn notes(
         &self,
         tenant: &TenantId,

@@ -302,6 +302,10 @@ impl Store for Sqlite {
         Box::pin(self.readers.read(move |snapshot| read::read_feed(snapshot, &scope, after, rows)))
     }
 
+    fn feed_end(&self) -> StoreFuture<'_, u64> {
+        Box::pin(self.readers.read(|snapshot| Ok(Ok(read::read_feed_end(snapshot)?))))
+    }
+
     fn notes(
         &self,
         tenant: &TenantId,

@@ -8,7 +8,7 @@ use crate::config::{Config, ServerArgs};
 /// What is to be said about the file. None, if none is named: then there is nothing to check.
 pub(super) fn look(path: Option<&Path>) -> Vec<Check> {
     let Some(path) = path else { return Vec::new() };
-    if let Err(why) = Config::load(&ServerArgs::of_file(path)) {
+    if let Err(why) = Config::load(&ServerArgs::of_file(Some(path.to_owned()))) {
         let mut lines = why.lines();
         let what = lines.next().unwrap_or_default().to_owned();
         let remedy = lines.next().unwrap_or("Mend that line. What is missing has its usual value.");

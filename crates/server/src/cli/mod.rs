@@ -6,6 +6,7 @@ mod ask;
 mod backup;
 #[cfg(unix)]
 mod bench;
+mod completions;
 #[cfg(unix)]
 mod demo;
 #[cfg(unix)]
@@ -19,6 +20,8 @@ mod job;
 mod json;
 #[cfg(unix)]
 mod keys;
+#[cfg(unix)]
+mod migrate;
 mod output;
 mod progress;
 #[cfg(unix)]
@@ -99,6 +102,10 @@ enum Command {
     Backup(backup::Backup),
     /// Put a backup in the place of a database that is not being served.
     Restore(restore::Restore),
+    /// Show which steps the schema of a store has, and run those that it lacks.
+    #[cfg(unix)]
+    #[command(subcommand)]
+    Migrate(migrate::MigrateCommand),
     #[cfg(unix)]
     Serve(serve::Serve),
     #[cfg(unix)]
@@ -111,6 +118,8 @@ enum Command {
     Bench(bench::Bench),
     #[cfg(unix)]
     Replay(replay::Replay),
+    Completions(completions::Completions),
+    Man(completions::Man),
 }
 
 /// Runs the command and says how it went, as an exit code.
@@ -143,6 +152,16 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Bench(command) => bench::run(&command, output),
         #[cfg(unix)]
         Command::Replay(command) => block_on(&view, replay::run(&command, &view)),
+        #[cfg(unix)]
+        Command::Migrate(command) => block_on(&view, migrate::run(&command, &view)),
+        Command::Completions(command) => {
+            completions::completions(&command);
+            ExitCode::SUCCESS
+        }
+        Command::Man(command) => match completions::man(&command) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(trouble) => trouble.tell(output),
+        },
     }
 }
 

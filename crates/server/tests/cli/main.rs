@@ -2,7 +2,9 @@
 
 mod dev;
 mod doctor;
+mod help;
 mod jobs;
+mod migrations;
 mod queues;
 mod replays;
 mod schedules;

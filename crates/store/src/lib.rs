@@ -42,7 +42,7 @@ pub use id_map::{IdMap, IdSet};
 pub use log::spec_digest;
 use read::{
     Cursor, Due, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
-    Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp,
+    Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp, Verified,
 };
 pub use rules::RuleChange;
 pub use rusqlite;
@@ -106,6 +106,9 @@ pub trait Store: Send + Sync {
 
     /// The history of a job, in order.
     fn events(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Event>>;
+
+    /// Makes the chain of hashes of a job's history anew and says whether it is the one that was kept.
+    fn verify(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Verified>>;
 
     /// The attempts of a job, in order.
     fn attempts(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Attempt>>;

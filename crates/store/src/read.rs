@@ -4,8 +4,8 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use windlass_kernel::{
-    Epoch, Event, FollowUp, Job, JobId, Kind, LetterState, Queue, Rule, RuleName, ScheduleName,
-    State, Tag, TenantId, Timestamp, WorkerId, admit::Blocked, timer::Alarm,
+    Digest, Epoch, Event, FollowUp, Job, JobId, Kind, LetterState, Queue, Rule, RuleName,
+    ScheduleName, State, Tag, TenantId, Timestamp, WorkerId, admit::Blocked, timer::Alarm,
 };
 
 use crate::log;
@@ -420,4 +420,38 @@ impl InboxOutcome {
         let all = [InboxOutcome::Hit, InboxOutcome::Conflict, InboxOutcome::Refused];
         all.into_iter().find(|outcome| outcome.as_str() == word)
     }
+}
+
+/// What came of following a job's chain of hashes from its first event to its last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verified {
+    /// The job.
+    pub job_id: JobId,
+    /// How many events there are.
+    pub events: u64,
+    /// The head of the chain, as the job's row keeps it. Whoever writes it down elsewhere can tell later whether
+    /// anything up to here was changed.
+    pub head: Digest,
+    /// Where the chain is broken first; none, if it is whole.
+    pub broken_at: Option<BrokenLink>,
+}
+
+impl Verified {
+    /// Is the history the one that was written?
+    pub fn is_whole(&self) -> bool {
+        self.broken_at.is_none()
+    }
+}
+
+/// The first event of a job that does not follow from what is before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BrokenLink {
+    /// The number that the event has, or should have.
+    pub number: u64,
+    /// What should be there.
+    pub expected: String,
+    /// What is there; none, if it is nothing that can be told.
+    pub found: Option<String>,
+    /// What is wrong, in words.
+    pub why: String,
 }

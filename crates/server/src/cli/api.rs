@@ -16,14 +16,14 @@ use hyper::service::Service as _;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use tokio::sync::watch;
-use windlass::{Config, Engine, Error};
+use windlass::{Config, Engine, Error, Worker};
 use windlass_kernel::{Principal, TenantId, token::Role};
 use windlass_store::{self as store, read::Scope};
 
 use super::{exit, serving::shown, store::StoreArg, trouble::Trouble};
 use crate::{
     executors::client::tls,
-    http::{App, Caller, InProcess, Settings},
+    http::{App, Caller, InProcess, OPERATION_KIND, OPERATION_QUEUE, Settings, carry_out},
 };
 
 /// Which Windlass a command is about, and as whom.
@@ -56,7 +56,7 @@ pub(crate) enum Api {
     /// To another process.
     Server { client: reqwest::Client, url: String, token: Option<String>, actor: String },
     /// In this one.
-    Here { engine: Engine, routes: InProcess, _stop: watch::Sender<bool> },
+    Here { engine: Engine, routes: InProcess, is_file: bool, _stop: watch::Sender<bool> },
 }
 
 /// What was answered, as it came.
@@ -104,19 +104,26 @@ fn unfit(why: &serde_json::Error) -> Trouble {
 const CALL_MAX: Duration = Duration::from_secs(30);
 
 impl Api {
-    /// Finds out where to go.
+    /// Finds out where to go. A file that is not there is not made.
     pub(crate) async fn open(args: &ApiArgs) -> Result<Self, Trouble> {
-        if let Some(url) = &args.server {
-            return Self::server(url, args);
-        }
         let store = &args.store.store;
-        if let Some(path) = store.strip_prefix("sqlite:")
+        if args.server.is_none()
+            && let Some(path) = store.strip_prefix("sqlite:")
             && !Path::new(path).is_file()
         {
             return Err(Trouble::not_found(format!("there is no database {path} here"))
                 .then("Start one with: windlass dev")
                 .then("Or name another with --store sqlite:FILE, --store postgres://… or --server URL."));
         }
+        Self::open_or_make(args).await
+    }
+
+    /// Finds out where to go. A file that is not there is made.
+    pub(crate) async fn open_or_make(args: &ApiArgs) -> Result<Self, Trouble> {
+        if let Some(url) = &args.server {
+            return Self::server(url, args);
+        }
+        let store = &args.store.store;
         // Another command may have it for a moment.
         let mut tries = 0;
         let error = loop {
@@ -176,14 +183,15 @@ impl Api {
         // Whoever can open the store can do everything to it.
         let principal = Principal::new(args.actor()).map_err(invalid)?;
         let caller = Caller { principal, scope, role: Role::Admin };
-        Ok(Self::on(engine, caller, Settings::new(false)))
+        let is_file = args.store.store.starts_with("sqlite:");
+        Ok(Self::on(engine, caller, Settings::new(false), is_file))
     }
 
-    /// Calls routes in this process, on this engine.
-    pub(crate) fn on(engine: Engine, caller: Caller, settings: Settings) -> Self {
+    /// Calls routes in this process, on this engine. A file is nobody else's meanwhile.
+    pub(crate) fn on(engine: Engine, caller: Caller, settings: Settings, is_file: bool) -> Self {
         let (stop, stopping) = watch::channel(false);
         let app = App::new(engine.clone(), settings, stopping).trusting(caller);
-        Self::Here { engine, routes: InProcess::new(&Arc::new(app)), _stop: stop }
+        Self::Here { engine, routes: InProcess::new(&Arc::new(app)), is_file, _stop: stop }
     }
 
     /// Where the calls go, for people.
@@ -197,6 +205,19 @@ impl Api {
     /// Is there a process that goes on when this command has ended?
     pub(crate) fn is_server(&self) -> bool {
         matches!(self, Self::Server { .. })
+    }
+
+    /// Is it a file that nobody else has open? Then nothing happens in it but what this command does.
+    pub(crate) fn is_alone(&self) -> bool {
+        matches!(self, Self::Here { is_file: true, .. })
+    }
+
+    /// Carries out operations in this process, if no server does it: until the worker is shut down.
+    pub(crate) async fn carry_out(&self) -> Result<Option<Worker>, Trouble> {
+        let Self::Here { engine, .. } = self else { return Ok(None) };
+        let worker = engine.worker().name("command-line").queues([OPERATION_QUEUE]);
+        let worker = worker.handle_kind(OPERATION_KIND, carry_out).start().await;
+        worker.map(Some).map_err(|error| Trouble::failed(exit::chain(&error)))
     }
 
     pub(crate) async fn get(&self, path: &str) -> Result<Document, Trouble> {
@@ -313,6 +334,16 @@ impl ApiArgs {
             Err(Error::Store(error)) => Err(Trouble::of_store(&error)),
             Err(other) => Err(Trouble::usage(exit::chain(&other))),
         }
+    }
+
+    /// The same, and everybody's things are meant, unless it is said whose.
+    pub(crate) fn of_every_tenant(&self) -> Self {
+        Self { tenant: self.tenant.clone().or_else(|| Some("*".to_owned())), ..self.clone() }
+    }
+
+    /// Whose things are meant, if it is said.
+    pub(crate) fn tenant(&self) -> Option<&str> {
+        self.tenant.as_deref()
     }
 
     /// As whom to act: as was said, or under the name that this machine knows.

@@ -12,6 +12,8 @@ mod demo;
 #[cfg(unix)]
 mod dev;
 #[cfg(unix)]
+mod dlq;
+#[cfg(unix)]
 mod doctor;
 mod exit;
 mod explain;
@@ -20,6 +22,8 @@ mod job;
 mod json;
 #[cfg(unix)]
 mod keys;
+#[cfg(unix)]
+mod many;
 #[cfg(unix)]
 mod migrate;
 mod output;
@@ -31,6 +35,8 @@ mod replay;
 mod restore;
 #[cfg(unix)]
 mod schedule;
+#[cfg(unix)]
+mod screen;
 #[cfg(unix)]
 mod serve;
 #[cfg(unix)]
@@ -85,6 +91,10 @@ enum Command {
     #[cfg(unix)]
     #[command(subcommand, visible_alias = "jobs")]
     Job(job::JobCommand),
+    /// Look at dead letters, and decide what becomes of them.
+    #[cfg(unix)]
+    #[command(subcommand, visible_alias = "letter")]
+    Dlq(dlq::DlqCommand),
     /// Look at queues, hold them back, limit what runs at once.
     #[cfg(unix)]
     #[command(subcommand, visible_alias = "queues")]
@@ -134,6 +144,8 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         #[cfg(unix)]
         Command::Job(command) => block_on(&view, job::run(&command, &view)),
         #[cfg(unix)]
+        Command::Dlq(command) => block_on(&view, dlq::run(&command, &view)),
+        #[cfg(unix)]
         Command::Queue(command) => block_on(&view, queue::run(&command, &view)),
         #[cfg(unix)]
         Command::Schedule(command) => block_on(&view, schedule::run(&command, &view)),
@@ -147,7 +159,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         #[cfg(unix)]
         Command::Worker(command) => told(&view, worker::run(&command, &view)),
         #[cfg(unix)]
-        Command::Token(command) => token::run(&command, output),
+        Command::Token(command) => block_on(&view, token::run(&command, &view)),
         #[cfg(unix)]
         Command::Bench(command) => bench::run(&command, output),
         #[cfg(unix)]

@@ -58,6 +58,22 @@ impl Times {
         at.map_or_else(|| "-".to_owned(), |at| self.show(at))
     }
 
+    /// When something in a row of things happened: how long after the first of them, or its time.
+    pub(crate) fn after(self, first: Timestamp, at: Timestamp) -> String {
+        match self.style {
+            TimeStyle::Relative => format!("+{}", exact(at.since(first))),
+            TimeStyle::Local | TimeStyle::Utc | TimeStyle::Unix => self.show(at),
+        }
+    }
+
+    /// When something happened that is told as it happens: how long ago would always be now.
+    pub(crate) fn live(self, at: Timestamp) -> String {
+        match self.style {
+            TimeStyle::Relative => zoned(at, jiff::tz::TimeZone::system())[11..].to_owned(),
+            TimeStyle::Local | TimeStyle::Utc | TimeStyle::Unix => self.show(at),
+        }
+    }
+
     fn relative(self, at: Timestamp) -> String {
         let (ago, ahead) = (self.now.since(at), at.since(self.now));
         let second = Duration::from_secs(1);

@@ -90,6 +90,16 @@ impl View {
         }
     }
 
+    /// Shows several things that are no list of the API: one as itself, more as a list.
+    pub(crate) fn documents(&self, documents: &[Document]) {
+        if let [one] = documents {
+            return self.document(one, String::new);
+        }
+        let items: Vec<&str> = documents.iter().map(Document::text).collect();
+        let list = format!("{{\"items\":[{}],\"next\":null}}", items.join(","));
+        print(&(json::laid_out(&list) + "\n"));
+    }
+
     /// Says something that is no data, to people only.
     pub(crate) fn say(&self, text: &str) {
         if self.is_for_people() {

@@ -39,6 +39,7 @@ mod tail;
 mod tasks;
 mod tls;
 mod tokens;
+mod verify;
 
 pub(crate) use self::{
     alerts::{Alert, Thresholds},
@@ -49,5 +50,4 @@ pub(crate) use self::{
     listen::{InProcess, serve},
     problem::CODES as PROBLEM_CODES,
     tls::{Files as TlsFiles, Tls},
-    tokens::{Secret, send as send_token},
 };

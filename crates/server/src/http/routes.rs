@@ -8,7 +8,7 @@ use super::{
     query::Param,
     queues, ready,
     route::{Answer, Call, Route},
-    runs, schedules, tasks, tokens,
+    runs, schedules, tasks, tokens, verify,
 };
 
 macro_rules! param {
@@ -90,6 +90,9 @@ pub(crate) static ROUTES: &[Route] = &[
     route!("GET" "/api/v1/jobs/{id}/attempts", Read, "jobs", "The attempts of a job, in order.",
         query NO_QUERY, body None,
         answers [200 super::document::List<jobs::AttemptDocument>], jobs::attempts),
+    route!("GET" "/api/v1/jobs/{id}/verify", Read, "jobs",
+        "Whether the history of a job is the one that was written, by its chain of hashes.",
+        query NO_QUERY, body None, answers [200 verify::VerifiedDocument], verify::verify),
     route!("GET" "/api/v1/jobs/{id}/why", Read, "jobs", "Why the job is not running.",
         query NO_QUERY, body None, answers [200 serde_json::Value], jobs::why),
     route!("POST" "/api/v1/jobs/{id}/cancel", Operate, "jobs", "Ask a job to stop, or stop it.",

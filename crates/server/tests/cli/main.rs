@@ -2,13 +2,18 @@
 
 mod dev;
 mod doctor;
+mod follow;
+mod hand;
 mod help;
 mod jobs;
+mod letters;
 mod migrations;
 mod queues;
 mod replays;
 mod schedules;
+mod schema;
 #[path = "../serving/mod.rs"]
 #[expect(dead_code, reason = "each test file uses what it needs of it")]
 mod serving;
 mod shell;
+mod tokens;

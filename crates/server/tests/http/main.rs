@@ -21,6 +21,7 @@ mod schedules;
 mod security;
 mod server;
 mod snapshot;
+mod verify;
 mod worker_example;
 mod workers;
 

@@ -243,8 +243,13 @@ impl Names {
             return Some((len, "<cursor>".to_owned()));
         }
         let hex = text.bytes().take_while(u8::is_ascii_hexdigit).count();
-        let is_trace = hex == 32 && !text[hex..].starts_with(|next: char| next.is_alphanumeric());
-        is_trace.then(|| (hex, self.number("trace_", &text[..hex])))
+        let prefix = match hex {
+            32 => "trace_",
+            64 => "hash_",
+            _ => return None,
+        };
+        let is_whole = !text[hex..].starts_with(|next: char| next.is_alphanumeric());
+        is_whole.then(|| (hex, self.number(prefix, &text[..hex])))
     }
 
     fn number(&mut self, prefix: &'static str, id: &str) -> String {

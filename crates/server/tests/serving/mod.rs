@@ -35,11 +35,16 @@ pub(crate) struct Server {
 impl Server {
     /// Serves the store of a folder with this config.
     pub(crate) fn start(folder: &Path, config: &str) -> Self {
+        Self::start_at(folder, config, "127.0.0.1:0")
+    }
+
+    /// The same at this address.
+    pub(crate) fn start_at(folder: &Path, config: &str, listen: &str) -> Self {
         let file = folder.join("windlass.toml");
         fs::write(&file, config).expect("the config can be written");
         let store = format!("sqlite:{}", folder.join("windlass.db").display());
         let mut child = Command::new(env!("CARGO_BIN_EXE_windlass"))
-            .args(["serve", "--dev", "--listen", "127.0.0.1:0", "--store", &store, "--config"])
+            .args(["serve", "--dev", "--listen", listen, "--store", &store, "--config"])
             .arg(&file)
             .env("WINDLASS_LOG", "warn")
             .stdout(Stdio::piped())
@@ -51,6 +56,10 @@ impl Server {
         let address = line.trim().rsplit("//").next().expect("it has an address");
         let address = address.parse().unwrap_or_else(|_| panic!("it printed {line:?}"));
         Self { child, address }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Ends it at once, as a crash would.

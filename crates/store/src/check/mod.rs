@@ -28,6 +28,7 @@ mod retry;
 mod rule;
 mod task;
 pub(crate) mod values;
+mod verify;
 
 pub(crate) use act::Told as ToldAct;
 pub(crate) use inbox::check as check_inbox;
@@ -39,3 +40,6 @@ pub use report::{Report, Violation};
 pub(crate) use retention::{check_gone, check_left};
 pub use rule::Rule;
 pub(crate) use task::{KeyCheck, RunCheck};
+#[cfg(feature = "postgres")]
+pub(crate) use verify::in_order;
+pub(crate) use verify::{lines_of, verify};

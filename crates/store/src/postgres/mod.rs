@@ -38,6 +38,7 @@ mod thread;
 mod tokens;
 mod transaction;
 mod types;
+mod verify;
 mod wake;
 mod work;
 mod writer;
@@ -79,7 +80,7 @@ use crate::{
     news::Sooner,
     read::{
         Cursor, Due, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output,
-        Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp,
+        Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp, Verified,
     },
 };
 
@@ -310,6 +311,17 @@ impl Store for Postgres {
         self.ask(move |inner| async move {
             inner
                 .read_of(id, Vec::is_empty, async move |it| read::read_events(it, &scope, id).await)
+                .await
+        })
+    }
+
+    fn verify(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Verified>> {
+        let scope = scope.clone();
+        self.ask(move |inner| async move {
+            inner
+                .read_of(id, Option::is_none, async move |it| {
+                    verify::read_verified(it, &scope, id).await
+                })
                 .await
         })
     }

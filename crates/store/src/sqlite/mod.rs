@@ -43,6 +43,7 @@ mod standing;
 mod survey;
 mod thin;
 mod tokens;
+mod verify;
 mod wait;
 mod wake;
 mod work;
@@ -77,7 +78,7 @@ use crate::{
     news::{News, Sooner},
     read::{
         Cursor, Due, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output,
-        Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp,
+        Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp, Verified,
     },
 };
 
@@ -250,6 +251,13 @@ impl Store for Sqlite {
     fn events(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Event>> {
         let scope = scope.clone();
         Box::pin(self.read_of(id, Vec::is_empty, move |it| read::read_events(it, &scope, id)))
+    }
+
+    fn verify(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Verified>> {
+        let scope = scope.clone();
+        let read =
+            move |snapshot: &Connection| Ok(Ok(verify::read_verified(snapshot, &scope, id)?));
+        Box::pin(self.read_of(id, Option::is_none, read))
     }
 
     fn attempts(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Attempt>> {

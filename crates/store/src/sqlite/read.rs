@@ -62,7 +62,7 @@ pub(super) fn read_newest_of_task(
     Ok(newest)
 }
 
-const LOG_IDS: &str = "SELECT log_id FROM job_log WHERE seq = ?1 ORDER BY log_id";
+pub(super) const LOG_IDS: &str = "SELECT log_id FROM job_log WHERE seq = ?1 ORDER BY log_id";
 const LOG_ROW: &str = "SELECT at, events FROM log WHERE id = ?1";
 
 /// The history of a job, in order.

@@ -173,6 +173,8 @@ impl Rich {
             assert_eq!(self.wait(self.store.job(&Scope::Every, *id)).as_ref(), Some(job));
             let events: Vec<_> = twin.events_of(*id).into_iter().cloned().collect();
             assert_eq!(self.wait(self.store.events(&Scope::Every, *id)), events, "{id}");
+            let verified = self.wait(self.store.verify(&Scope::Every, *id)).unwrap();
+            assert!(verified.is_whole() && verified.events == job.version, "{verified:?}");
             let attempts = twin.attempts.values().filter(|attempt| attempt.job_id == *id);
             let attempts: Vec<_> = attempts.cloned().collect();
             assert_eq!(self.wait(self.store.attempts(&Scope::Every, *id)), attempts, "{id}");

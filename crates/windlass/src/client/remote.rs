@@ -18,7 +18,7 @@ use windlass_store::{
     Bell, Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
     read::{
         Cursor, Due, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output,
-        Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp,
+        Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp, Verified,
     },
 };
 
@@ -225,6 +225,16 @@ impl Store for Remote {
             match self.document(&scope, id).await? {
                 Some(_) => self.history(id).await,
                 None => Ok(Vec::new()),
+            }
+        })
+    }
+
+    fn verify(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Verified>> {
+        let scope = scope.clone();
+        Box::pin(async move {
+            match self.document(&scope, id).await? {
+                Some(_) => self.find(&["jobs", &id.to_string(), "verify"]).await,
+                None => Ok(None),
             }
         })
     }

@@ -18,7 +18,7 @@ use windlass_store::{
     Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
     read::{
         Cursor, Due, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output,
-        Page, Progress, Pruned, Scope, SessionView, StoredFollowUp,
+        Page, Progress, Pruned, Scope, SessionView, StoredFollowUp, Verified,
     },
     sqlite::Sqlite,
 };
@@ -117,6 +117,7 @@ impl Store for Line {
         outputs(scope: &Scope, id: JobId) -> Vec<Output>;
         progress(scope: &Scope, id: JobId) -> Option<Progress>;
         events(scope: &Scope, id: JobId) -> Vec<Event>;
+        verify(scope: &Scope, id: JobId) -> Option<Verified>;
         attempts(scope: &Scope, id: JobId) -> Vec<Attempt>;
         letter(scope: &Scope, id: DlqId) -> Option<DeadLetter>;
         approvals(scope: &Scope, id: DlqId) -> Vec<Approval>;

@@ -13,7 +13,7 @@ use windlass_store::{
     Listener, Overlap, Replies, Store, StoreFuture, Write,
     read::{
         Cursor, Due, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output,
-        Page, Progress, Pruned, Scope, SessionView, StoredFollowUp,
+        Page, Progress, Pruned, Scope, SessionView, StoredFollowUp, Verified,
     },
 };
 
@@ -71,6 +71,10 @@ impl Store for Counted {
 
     fn events(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Event>> {
         self.store.events(scope, id)
+    }
+
+    fn verify(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Verified>> {
+        self.store.verify(scope, id)
     }
 
     fn attempts(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Attempt>> {

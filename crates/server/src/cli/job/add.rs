@@ -6,6 +6,10 @@ use clap::Args;
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
+use super::{
+    seen::Event,
+    watch::{self, Followed},
+};
 use crate::cli::{
     api::{Api, ApiArgs, path},
     times,
@@ -57,6 +61,10 @@ pub(crate) struct Add {
     /// The trace it belongs to.
     #[arg(long, value_name = "ID")]
     trace_id: Option<String>,
+    /// Wait until it is at its end, and print its result; give up after this long, if it is said. It ends with 10 if the
+    /// job does not succeed.
+    #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, value_parser = times::parse)]
+    wait: Option<Option<Duration>>,
     #[command(flatten)]
     api: ApiArgs,
 }
@@ -76,14 +84,42 @@ struct Made {
 pub(super) async fn run(command: &Add, view: &View) -> Result<(), Trouble> {
     let body = body(command, view)?;
     let api = Api::open(&command.api).await?;
+    if command.wait.is_some() {
+        watch::needs_a_server(&api)?;
+    }
     let document = api.post(&path(&["jobs"]), Some(body)).await?;
     let made: Enqueued = document.read()?;
-    view.document(&document, || format!("{}\n", made.job.job_id));
     let what = if made.idempotent_hit { "was there already" } else { "is enqueued" };
     let id = &made.job.job_id;
+    if let Some(timeout) = command.wait {
+        view.say(&format!("{id} {what}."));
+        let end = wait(&api, id, timeout, view).await;
+        api.close().await;
+        return end;
+    }
+    view.document(&document, || format!("{id}\n"));
     view.say(&format!("It {what}: {}. Look at it: windlass job show {id}", state(&made.job.state)));
     api.close().await;
     Ok(())
+}
+
+/// What came out of a job, byte for byte.
+#[derive(Deserialize)]
+struct Came {
+    result: Option<Box<RawValue>>,
+}
+
+/// Follows the job, and prints what came out of it.
+async fn wait(api: &Api, id: &str, timeout: Option<Duration>, view: &View) -> Result<(), Trouble> {
+    let mut jobs = [Followed::new(id.to_owned(), 0)];
+    let told = |_: &str, event: &Event, _: &str| view.say(&watch::line(event, view));
+    watch::follow(api, &mut jobs, timeout, view, told).await?;
+    let document = api.get(&path(&["jobs", id])).await?;
+    let came: Came = document.read()?;
+    view.document(&document, || {
+        came.result.map_or_else(String::new, |result| format!("{}\n", result.get()))
+    });
+    watch::verdict(&jobs)
 }
 
 /// The request, with the payload as it was given.

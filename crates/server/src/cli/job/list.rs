@@ -1,11 +1,16 @@
 //! `windlass job list`: jobs by what they have in common, newest first.
 
+use std::time::Duration;
+
 use clap::Args;
 use serde::Deserialize;
 use windlass_kernel::Timestamp;
 
+use super::watch;
 use crate::cli::{
+    Output,
     api::{Api, ApiArgs, path, with_query},
+    screen::Screen,
     table::{Cell, Room, Table},
     times,
     trouble::Trouble,
@@ -38,6 +43,12 @@ pub(crate) struct List {
     /// Where to go on: the `next` of the list before.
     #[arg(long)]
     cursor: Option<String>,
+    /// Draw it again and again.
+    #[arg(short, long)]
+    watch: bool,
+    /// How often, with --watch.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = times::parse)]
+    every: Duration,
     #[command(flatten)]
     api: ApiArgs,
 }
@@ -76,16 +87,46 @@ pub(super) async fn run(command: &List, view: &View) -> Result<(), Trouble> {
         ("limit", Some(command.limit.to_string())),
         ("cursor", command.cursor.clone()),
     ];
-    let api = Api::open(&command.api).await?;
-    let page = api.page(&with_query(&path(&["jobs"]), &query)).await?;
-    let rows: Vec<Row> = page.read()?;
     let is_filtered = query[..6].iter().any(|(_, value)| value.is_some());
+    let api = Api::open(&command.api).await?;
+    let path = with_query(&path(&["jobs"]), &query);
+    if command.watch {
+        let drawn = |rows: &[Row], view: &View| table(rows, is_filtered, view);
+        return redraw(&api, &path, command.every, view, drawn).await;
+    }
+    let page = api.page(&path).await?;
+    let rows: Vec<Row> = page.read()?;
     view.list(&page, || table(&rows, is_filtered, view));
     if let Some(next) = &page.next {
         view.say(&format!("There are more: --cursor {next}"));
     }
     api.close().await;
     Ok(())
+}
+
+/// No faster than a person can read, nor than a server should be asked.
+const EVERY_MIN: Duration = Duration::from_millis(200);
+
+/// Draws the list in the place of the one before, until somebody stops it. For programs it is a document each time.
+async fn redraw(
+    api: &Api,
+    path: &str,
+    every: Duration,
+    view: &View,
+    drawn: impl Fn(&[Row], &View) -> Table,
+) -> Result<(), Trouble> {
+    watch::needs_a_server(api)?;
+    let mut screen = Screen::default();
+    loop {
+        let page = api.page(path).await?;
+        let rows: Vec<Row> = page.read()?;
+        let view = view.renewed();
+        match view.output {
+            Output::Table => screen.draw(&drawn(&rows, &view).fit(view.width)),
+            Output::Json | Output::Jsonl => view.list(&page, Table::default),
+        }
+        tokio::time::sleep(every.max(EVERY_MIN)).await;
+    }
 }
 
 fn table(rows: &[Row], is_filtered: bool, view: &View) -> Table {

@@ -76,7 +76,7 @@ impl Place {
             scope: TenantId::new(Engine::TENANT_DEFAULT).expect(named).into(),
             role: Role::Admin,
         };
-        Ok(Api::on(engine, caller, Settings::new(true)))
+        Ok(Api::on(engine, caller, Settings::new(true), false))
     }
 
     /// Removes what does not go by itself.

@@ -23,7 +23,7 @@ use windlass_store::{
     Bell, ClaimMany, Error, Listener, Overlap, Replies, Reply, Store, StoreFuture, Write,
     read::{
         Cursor, Due, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output,
-        Page, Progress, Pruned, Scope, SessionView, StoredFollowUp,
+        Page, Progress, Pruned, Scope, SessionView, StoredFollowUp, Verified,
     },
 };
 
@@ -177,6 +177,9 @@ impl Store for Fake {
         unasked()
     }
     fn events(&self, _: &Scope, _: JobId) -> StoreFuture<'_, Vec<Event>> {
+        unasked()
+    }
+    fn verify(&self, _: &Scope, _: JobId) -> StoreFuture<'_, Option<Verified>> {
         unasked()
     }
     fn attempts(&self, _: &Scope, _: JobId) -> StoreFuture<'_, Vec<Attempt>> {

@@ -96,6 +96,7 @@ fn steady(line: &str) -> String {
 }
 
 fn is_duration(word: &str) -> bool {
+    let word = word.trim_start_matches('+');
     let digits = word.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
     let units = ["µs", "us", "ms", "s", "m", "h", "d"];
     digits > 0 && units.contains(&&word[digits..])

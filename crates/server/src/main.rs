@@ -1,16 +1,14 @@
 //! The `windlass` binary: parse, dispatch, exit code.
 
 mod cli;
-#[cfg(unix)]
 mod config;
-#[cfg(unix)]
 mod demo;
-#[cfg(unix)]
 mod executors;
-#[cfg(unix)]
 mod http;
-#[cfg(unix)]
 mod webhooks;
+
+#[cfg(not(unix))]
+compile_error!("the windlass binary needs the signals, locks and processes of a Unix system");
 
 use std::process::ExitCode;
 

@@ -70,6 +70,9 @@ pub(crate) fn steps(all: &'static [Migration]) -> Vec<Step> {
 }
 
 /// What of this should be there and is not.
-pub(crate) fn missing<'a>(wanted: impl Iterator<Item = String> + 'a, found: &[String]) -> Vec<String> {
+pub(crate) fn missing<'a>(
+    wanted: impl Iterator<Item = String> + 'a,
+    found: &[String],
+) -> Vec<String> {
     wanted.filter(|name| !found.contains(name)).collect()
 }

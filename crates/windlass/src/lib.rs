@@ -55,6 +55,7 @@ mod request;
 pub mod rules;
 pub mod schedules;
 pub mod shutdown;
+mod tally;
 pub mod testing;
 pub mod timers;
 pub mod why;
@@ -71,6 +72,7 @@ pub use ids::Ids;
 pub use request::{JobRequest, Work, job};
 pub use rules::rule;
 pub use schedules::{CatchUp, Overlap};
+pub use tally::Tallied;
 pub use why::Why;
 pub use windlass_kernel::{
     Class, DlqId, Epoch, Failure, JobId, Refusal, RetryPolicy, Schedule, State, Timestamp,

@@ -56,7 +56,7 @@ pub(crate) enum Api {
     /// To another process.
     Server { client: reqwest::Client, url: String, token: Option<String>, actor: String },
     /// In this one.
-    Here { engine: Engine, routes: InProcess, is_file: bool, _stop: watch::Sender<bool> },
+    Here { engine: Engine, routes: InProcess, _stop: watch::Sender<bool> },
 }
 
 /// What was answered, as it came.
@@ -153,6 +153,11 @@ impl Api {
         Self::server(url, args)
     }
 
+    /// A server for development, which asks for no token.
+    pub(crate) fn in_development(url: &str) -> Result<Self, Trouble> {
+        Self::server(url, &ApiArgs::default())
+    }
+
     fn server(url: &str, args: &ApiArgs) -> Result<Self, Trouble> {
         let tls = tls().map_err(Trouble::failed)?;
         let client = reqwest::Client::builder()
@@ -191,7 +196,7 @@ impl Api {
     pub(crate) fn on(engine: Engine, caller: Caller, settings: Settings, is_file: bool) -> Self {
         let (stop, stopping) = watch::channel(false);
         let app = App::new(engine.clone(), settings, stopping).trusting(caller);
-        Self::Here { engine, routes: InProcess::new(&Arc::new(app)), is_file, _stop: stop }
+        Self::Here { engine, routes: InProcess::new(&Arc::new(app)), _stop: stop }
     }
 
     /// Where the calls go, for people.
@@ -209,7 +214,7 @@ impl Api {
 
     /// Is it a file that nobody else has open? Then nothing happens in it but what this command does.
     pub(crate) fn is_alone(&self) -> bool {
-        matches!(self, Self::Here { is_file: true, .. })
+        matches!(self, Self::Here { engine, .. } if engine.sqlite().is_some())
     }
 
     /// Carries out operations in this process, if no server does it: until the worker is shut down.
@@ -254,8 +259,7 @@ impl Api {
         body: Option<String>,
     ) -> Result<(u16, Document), Trouble> {
         let answered = tokio::time::timeout(CALL_MAX, self.send(method, path, body)).await;
-        let late =
-            |_| format!("{} did not answer within {} s", self.place(), CALL_MAX.as_secs());
+        let late = |_| format!("{} did not answer within {} s", self.place(), CALL_MAX.as_secs());
         let (status, text) = answered.map_err(|it| Trouble::unreachable(late(it)))??;
         Ok((status, Document(text)))
     }
@@ -316,6 +320,16 @@ impl ApiArgs {
         &self.store
     }
 
+    /// The same, and everybody's things are meant, unless it is said whose.
+    pub(crate) fn of_every_tenant(&self) -> Self {
+        Self { tenant: self.tenant.clone().or_else(|| Some("*".to_owned())), ..self.clone() }
+    }
+
+    /// Whose things are meant, if it is said.
+    pub(crate) fn tenant(&self) -> Option<&str> {
+        self.tenant.as_deref()
+    }
+
     /// An engine for a worker, and where it is: on the server that is named, on the one that has the store open, or on the
     /// store itself.
     pub(crate) async fn engine(&self) -> Result<(Engine, String), Trouble> {
@@ -331,19 +345,14 @@ impl ApiArgs {
         }
         match opened {
             Ok(engine) => Ok((engine, shown(&place))),
-            Err(Error::Store(error)) => Err(Trouble::of_store(&error)),
+            Err(Error::Store(error)) => match &*error {
+                store::Error::Unavailable(why) if place.starts_with("http") => {
+                    Err(unreachable(&place, &**why))
+                }
+                _ => Err(Trouble::of_store(&error)),
+            },
             Err(other) => Err(Trouble::usage(exit::chain(&other))),
         }
-    }
-
-    /// The same, and everybody's things are meant, unless it is said whose.
-    pub(crate) fn of_every_tenant(&self) -> Self {
-        Self { tenant: self.tenant.clone().or_else(|| Some("*".to_owned())), ..self.clone() }
-    }
-
-    /// Whose things are meant, if it is said.
-    pub(crate) fn tenant(&self) -> Option<&str> {
-        self.tenant.as_deref()
     }
 
     /// As whom to act: as was said, or under the name that this machine knows.
@@ -356,8 +365,7 @@ impl ApiArgs {
     }
 }
 
-fn unreachable(url: &str, error: &reqwest::Error) -> Trouble {
-    let mut cause: &dyn std::error::Error = error;
+fn unreachable(url: &str, mut cause: &(dyn std::error::Error + 'static)) -> Trouble {
     while let Some(next) = cause.source() {
         cause = next;
     }

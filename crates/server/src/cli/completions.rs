@@ -8,9 +8,11 @@ use super::{Cli, trouble::Trouble, view};
 
 /// Write the completions of a shell to standard output.
 #[derive(Args)]
-#[command(after_help = "bash:  windlass completions bash > ~/.local/share/bash-completion/completions/windlass\n\
+#[command(
+    after_help = "bash:  windlass completions bash > ~/.local/share/bash-completion/completions/windlass\n\
     zsh:   windlass completions zsh > \"${fpath[1]}/_windlass\"\n\
-    fish:  windlass completions fish > ~/.config/fish/completions/windlass.fish")]
+    fish:  windlass completions fish > ~/.config/fish/completions/windlass.fish"
+)]
 pub(crate) struct Completions {
     /// The shell.
     shell: Shell,
@@ -48,6 +50,10 @@ pub(crate) fn man(command: &Man) -> Result<(), Trouble> {
     };
     fs::create_dir_all(folder).map_err(failed)?;
     clap_mangen::generate_to(Cli::command(), folder).map_err(failed)?;
-    eprintln!("The pages are in {}. Read one: man -l {}", folder.display(), folder.join("windlass.1").display());
+    eprintln!(
+        "The pages are in {}. Read one: man -l {}",
+        folder.display(),
+        folder.join("windlass.1").display()
+    );
     Ok(())
 }

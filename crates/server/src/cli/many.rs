@@ -150,7 +150,7 @@ pub(crate) async fn run(
         view.document(&previewed, || format!("{count}\n{}", preview.sample(view)));
         return Ok(());
     }
-    view.say(&format!("{count}\n{}", preview.sample(view)));
+    view.say(format!("{count}\n{}", preview.sample(view)).trim_end());
     ask::confirm(view, &format!("{} {}?", act.ask, preview.things(act)))?;
     let worker = api.carry_out().await?;
     let begun = api.post(&path(&["operations"]), Some(body)).await?;
@@ -196,7 +196,7 @@ impl Preview {
                 job.error.as_ref().map_or("-", |error| error.code.as_str()).into(),
             ]);
         }
-        table.fit(view.width).trim_end().to_owned()
+        table.fit(view.width)
     }
 }
 

@@ -53,6 +53,14 @@ impl Times {
         }
     }
 
+    /// How long ago it was at that moment; the time itself, if times are wanted.
+    pub(crate) fn age(self, at: Timestamp, now: Timestamp) -> String {
+        match self.style {
+            TimeStyle::Relative => rough(now.since(at)),
+            _ => self.show(at),
+        }
+    }
+
     /// A time that may not be there.
     pub(crate) fn show_option(self, at: Option<Timestamp>) -> String {
         at.map_or_else(|| "-".to_owned(), |at| self.show(at))

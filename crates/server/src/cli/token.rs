@@ -32,7 +32,7 @@ pub(crate) struct Add {
     /// As whom its bearer acts. Two people are two principals, not two tokens.
     principal: String,
     /// What its bearer may do: viewer, worker, operator or admin.
-    #[arg(long, default_value = "operator")]
+    #[arg(long, default_value = "operator", value_parser = ["viewer", "worker", "operator", "admin"])]
     role: String,
     /// What people call it.
     #[arg(long)]

@@ -61,6 +61,11 @@ impl Trouble {
         self
     }
 
+    /// What happened.
+    pub(crate) fn what(&self) -> &str {
+        &self.what
+    }
+
     /// What a server answered instead of what was asked for.
     pub(crate) fn of_problem(status: u16, body: &str) -> Self {
         let Ok(told) = serde_json::from_str::<Told>(body) else {

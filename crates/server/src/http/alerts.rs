@@ -15,6 +15,7 @@ use windlass_kernel::{State, TenantId, Timestamp};
 use windlass_store::{Error, read::Scope};
 
 use super::{
+    counts::Counts,
     document::List,
     figures::Figures,
     problem::Problem,
@@ -130,11 +131,12 @@ impl Alerts {
         self: Arc<Self>,
         engine: Engine,
         figures: Arc<Figures>,
+        counts: Arc<Counts>,
         thresholds: Thresholds,
     ) {
         let mut seen = Seen::default();
         loop {
-            let found = look(&engine, &figures, &thresholds, &mut seen).await;
+            let found = look(&engine, &figures, &counts, &thresholds, &mut seen).await;
             for (begins, alert) in self.replace(found, engine.now()) {
                 if let Some(tell) = self.tell.get() {
                     tell(begins, alert).await;
@@ -181,12 +183,13 @@ impl Alert {
 async fn look(
     engine: &Engine,
     figures: &Figures,
+    counts: &Counts,
     thresholds: &Thresholds,
     seen: &mut Seen,
 ) -> Vec<Alert> {
     let mut found = Vec::new();
     refusals(figures, thresholds, seen, &mut found);
-    if let Err(error) = ask(engine, thresholds, seen, &mut found).await {
+    if let Err(error) = ask(engine, counts, thresholds, seen, &mut found).await {
         found.push(Alert {
             severity: "P1",
             remedy: "Look at the database and at the disk. What was acknowledged is kept; work goes on when it is back.",
@@ -220,6 +223,7 @@ fn refusals(figures: &Figures, thresholds: &Thresholds, seen: &mut Seen, found: 
 
 async fn ask(
     engine: &Engine,
+    counts: &Counts,
     thresholds: &Thresholds,
     seen: &mut Seen,
     found: &mut Vec<Alert>,
@@ -230,7 +234,7 @@ async fn ask(
     })?;
     follow(engine, seen).await?;
     let now = Instant::now();
-    let counts = store.counts(&Scope::Every).await?;
+    let counts = counts.read(engine, &Scope::Every).await?.rows;
     let is_open = |state: &str| State::parse(state).is_some_and(|state| !state.is_end());
     let open: u64 = counts.iter().filter(|(_, state, _)| is_open(state)).map(|row| row.2).sum();
     let retrying = |row: &&(String, String, u64)| row.1 == State::RetryScheduled.as_str();
@@ -340,12 +344,16 @@ fn alert(name: &'static str, value: f64, threshold: f64, summary: String) -> Ale
 
 /// `GET /api/v1/alerts`
 pub(crate) async fn list(call: Call) -> Result<Answer, Problem> {
+    Ok(Answer::ok(&List { items: seen_by(&call), next: None }))
+}
+
+/// Those that the caller may see.
+pub(crate) fn seen_by(call: &Call) -> Vec<Alert> {
     let is_mine = |alert: &Alert| match (call.scope(), &alert.tenant) {
         (Scope::Every, _) => true,
         (Scope::Of(own), Some(tenant)) => own.as_str() == tenant,
         // What is about the whole store is for those who look after it.
         (Scope::Of(own), None) => own.as_str() == Engine::TENANT_DEFAULT,
     };
-    let items = call.app.alerts.now().into_iter().filter(is_mine).collect();
-    Ok(Answer::ok(&List { items, next: None }))
+    call.app.alerts.now().into_iter().filter(is_mine).collect()
 }

@@ -16,6 +16,7 @@ use windlass_kernel::{Job, JobId, Principal, TenantId, token::Role};
 use super::{
     alerts::{Alerts, Thresholds},
     caller::{Access, Caller},
+    counts::Counts,
     figures::Figures,
     listening::Listening,
     problem::Problem,
@@ -75,6 +76,7 @@ pub(crate) struct App {
     pub(crate) tail: Arc<Tail>,
     pub(crate) figures: Arc<Figures>,
     pub(crate) alerts: Arc<Alerts>,
+    pub(crate) counts: Arc<Counts>,
     pub(crate) rates: Rates,
     places: Semaphore,
     pub(crate) listening: Listening,
@@ -95,6 +97,7 @@ impl App {
             tail: Arc::default(),
             figures: Arc::default(),
             alerts: Arc::default(),
+            counts: Arc::default(),
             listening: Listening::default(),
             tokens: tokens::Known::default(),
             has_demo: AtomicBool::new(false),
@@ -109,6 +112,11 @@ impl App {
     /// Every call is this one's. It is for calls within a process, and never for what listens.
     pub(crate) fn trusting(self, caller: Caller) -> Self {
         Self { trusted: Some(caller), ..self }
+    }
+
+    /// Does it listen, or is it for calls within a process?
+    pub(crate) fn is_serving(&self) -> bool {
+        self.trusted.is_none()
     }
 
     /// The worker of the demo runs here from now on.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::{sync::oneshot, time::Instant};
+use windlass::Error;
 use windlass_kernel::{
     By, Kind, Queue, TenantId, Timestamp, WorkerId,
     ids::ClaimId,
@@ -94,11 +95,12 @@ const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 const NEIGHBOURS_MAX: usize = 1_000;
 
 /// `POST /api/v1/claims`
-pub(crate) async fn claim(call: Call) -> Result<Answer, Problem> {
+pub(crate) async fn claim(mut call: Call) -> Result<Answer, Problem> {
     let body: ClaimBody = call.body()?;
+    call.forget_request();
     let until = Instant::now() + body.wait.unwrap_or_default().min(WAIT_MAX);
     let wanted = wanted(&call, body)?;
-    listens(&call, &wanted).await?;
+    Box::pin(listens(&call, &wanted)).await?;
     let names = |names: &[Queue]| names.iter().map(ToString::to_string).collect();
     let kinds = wanted.kinds.iter().map(ToString::to_string).collect();
     let tenant = wanted.tenant.as_ref().map(ToString::to_string);
@@ -109,7 +111,11 @@ pub(crate) async fn claim(call: Call) -> Result<Answer, Problem> {
     loop {
         // Whoever is told from here on is told of something that this claim may not have seen.
         let told = room.notified();
-        let (jobs, again_at) = take(&call, wanted.clone()).await?;
+        let reply = take(&call, wanted.clone()).await;
+        let reply = reply.map_err(|_| Problem::stopping("the server stops"))??;
+        let Reply::Granted { jobs, again_at } = reply else {
+            unreachable!("a claim is answered by leases")
+        };
         if !jobs.is_empty() {
             room.notify_one();
             let leases = jobs.into_iter().map(LeaseDocument::from).collect();
@@ -135,10 +141,7 @@ pub(crate) async fn claim(call: Call) -> Result<Answer, Problem> {
 }
 
 /// Claims. If the caller leaves meanwhile, what was granted is given back: nobody else knows of it.
-async fn take(
-    call: &Call,
-    wanted: ClaimMany,
-) -> Result<(Vec<Granted>, Option<Timestamp>), Problem> {
+fn take(call: &Call, wanted: ClaimMany) -> oneshot::Receiver<Result<Reply, Error>> {
     let (engine, worker) = (call.engine().clone(), wanted.worker.clone());
     let (answer, answered) = oneshot::channel();
     tokio::spawn(async move {
@@ -152,11 +155,7 @@ async fn take(
         let writes: Vec<Write> = jobs.iter().map(release).collect();
         engine.submit_all(&writes).await;
     });
-    let reply = answered.await.map_err(|_| Problem::stopping("the server stops"))??;
-    match reply {
-        Reply::Granted { jobs, again_at } => Ok((jobs, again_at)),
-        _ => unreachable!("a claim is answered by leases"),
-    }
+    answered
 }
 
 fn wanted(call: &Call, body: ClaimBody) -> Result<ClaimMany, Problem> {

@@ -16,7 +16,7 @@ use prometheus_client::{
 use windlass::Engine;
 use windlass_store::{Error, read::Scope};
 
-use super::{queues::is_worker_of, route::Route};
+use super::{counts::Counts, queues::is_worker_of, route::Route};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CallLabels {
@@ -142,10 +142,15 @@ impl Default for StoreFigures {
 
 impl StoreFigures {
     /// Asks the store.
-    pub(crate) async fn read(&self, engine: &Engine, scope: &Scope) -> Result<(), Error> {
+    pub(crate) async fn read(
+        &self,
+        engine: &Engine,
+        counts: &Counts,
+        scope: &Scope,
+    ) -> Result<(), Error> {
         let store = engine.store();
         let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-        for (queue, state, count) in store.counts(scope).await? {
+        for (queue, state, count) in counts.read(engine, scope).await?.rows.iter().cloned() {
             self.jobs.get_or_create(&JobLabels { queue, state }).inc_by(number(count));
         }
         for oldest in store.oldest_ready(scope).await? {

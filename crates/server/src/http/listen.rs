@@ -1,23 +1,23 @@
 //! The listener: connections with bounds, and a good end.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use axum::{Router, routing::MethodFilter};
+use hyper::server::conn::{http1, http2};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::{
-        conn::auto,
-        graceful::{GracefulShutdown, Watcher},
-    },
+    server::graceful::{GracefulShutdown, Watcher},
     service::TowerToHyperService,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::TcpListener,
-    sync::{Semaphore, watch},
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
     task::JoinSet,
     time::timeout,
 };
+use tokio_rustls::TlsAcceptor;
+use windlass::BoxFuture;
 
 use super::{
     app::App,
@@ -65,7 +65,8 @@ pub(crate) async fn serve(
     beside.spawn(app.rooms.clone().run(app.engine.clone()));
     beside.spawn(app.tail.clone().run(app.engine.clone()));
     let (figures, thresholds) = (app.figures.clone(), app.settings.alerts.clone());
-    beside.spawn(app.alerts.clone().run(app.engine.clone(), figures, thresholds));
+    let counts = app.counts.clone();
+    beside.spawn(app.alerts.clone().run(app.engine.clone(), figures, counts, thresholds));
     let places = Arc::new(Semaphore::new(app.settings.connections_max));
     let graceful = GracefulShutdown::new();
     loop {
@@ -85,44 +86,94 @@ pub(crate) async fn serve(
         };
         // Who finds no place is cut off: a queue of connections would only hide it.
         let Ok(place) = places.clone().try_acquire_owned() else { continue };
-        let (app, router, watcher) = (app.clone(), router.clone(), graceful.watcher());
-        let acceptor = tls.as_ref().map(Tls::acceptor);
-        tokio::spawn(async move {
-            let _ = stream.set_nodelay(true);
-            match acceptor {
-                None => talk(&app, router, stream, watcher).await,
-                Some(acceptor) => {
-                    let shaking = timeout(app.settings.header_timeout, acceptor.accept(stream));
-                    if let Ok(Ok(stream)) = shaking.await {
-                        talk(&app, router, stream, watcher).await;
-                    }
-                }
-            }
-            drop(place);
-        });
+        let connection = Connection {
+            app: app.clone(),
+            router: router.clone(),
+            watcher: graceful.watcher(),
+            _place: place,
+        };
+        let _ = stream.set_nodelay(true);
+        match tls.as_ref().map(Tls::acceptor) {
+            None => tokio::spawn(connection.talk_plainly(stream)),
+            Some(acceptor) => tokio::spawn(connection.talk_in_secret(stream, acceptor)),
+        };
     }
     drop(listener);
     let _ = timeout(app.settings.grace, graceful.shutdown()).await;
     beside.shutdown().await;
 }
 
-/// Serves one connection to its end.
-async fn talk<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-    app: &App,
+/// How a connection over HTTP/2 begins, if both sides knew beforehand that it would.
+const HTTP2_BEGINS: &[u8; 4] = b"PRI ";
+
+/// What one connection needs.
+///
+/// Thousands of them wait for most of their lives. So what is rare is boxed, what is needed only to set up a
+/// connection is gone when it waits, and nothing is read before it is known which HTTP it is.
+struct Connection {
+    app: Arc<App>,
     router: Router,
-    stream: S,
     watcher: Watcher,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Connection {
+    async fn talk_plainly(self, stream: TcpStream) {
+        if let Some(is_http2) = self.first_word(&stream).await {
+            self.talk(stream, is_http2).await;
+        }
+    }
+
+    async fn talk_in_secret(self, stream: TcpStream, acceptor: TlsAcceptor) {
+        let shaking = timeout(self.app.settings.header_timeout, acceptor.accept(stream));
+        if let Ok(Ok(stream)) = Box::pin(shaking).await {
+            let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+            self.talk(stream, is_http2).await;
+        }
+    }
+
+    /// Is it HTTP/2? None, if nothing comes.
+    async fn first_word(&self, stream: &TcpStream) -> Option<bool> {
+        let mut word = [0; HTTP2_BEGINS.len()];
+        let mut stopping = self.app.stopping.clone();
+        tokio::select! {
+            peeked = timeout(self.app.settings.header_timeout, stream.peek(&mut word)) => {
+                let len = peeked.ok()?.ok()?;
+                (len > 0).then_some(word == *HTTP2_BEGINS)
+            }
+            _ = stopping.wait_for(|stopping| *stopping) => None,
+        }
+    }
+
+    /// Serves it to its end.
+    fn talk<S>(self, stream: S, is_http2: bool) -> BoxFuture<()>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Self { app, router, watcher, _place } = self;
+        let (stream, service) = (TokioIo::new(stream), TowerToHyperService::new(router));
+        let timer = TokioTimer::new();
+        if is_http2 {
+            let mut http = http2::Builder::new(TokioExecutor::new());
+            http.timer(timer).max_concurrent_streams(250).max_header_list_size(16 * 1024);
+            http.keep_alive_interval(Duration::from_secs(20));
+            let talking = watcher.watch(http.serve_connection(stream, service));
+            return Box::pin(to_end(talking, _place));
+        }
+        let mut http = http1::Builder::new();
+        http.timer(timer).header_read_timeout(app.settings.header_timeout);
+        http.max_buf_size(32 * 1024).max_headers(100);
+        let talking = watcher.watch(http.serve_connection(stream, service));
+        Box::pin(to_end(talking, _place))
+    }
+}
+
+/// Its place is free when it has ended.
+async fn to_end(
+    talking: impl Future<Output = Result<(), hyper::Error>>,
+    _place: OwnedSemaphorePermit,
 ) {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    let mut http1 = builder.http1();
-    http1.timer(TokioTimer::new()).header_read_timeout(app.settings.header_timeout);
-    http1.max_buf_size(32 * 1024).max_headers(100);
-    let mut http2 = builder.http2();
-    http2.timer(TokioTimer::new()).max_concurrent_streams(250).max_header_list_size(16 * 1024);
-    http2.keep_alive_interval(Duration::from_secs(20));
-    let service = TowerToHyperService::new(router);
-    let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-    if let Err(error) = watcher.watch(connection).await {
-        tracing::debug!(error, "a connection broke");
+    if let Err(error) = talking.await {
+        tracing::debug!(error = &error as &dyn std::error::Error, "a connection broke");
     }
 }

@@ -35,19 +35,21 @@ pub(crate) struct QueueDocument {
 
 /// `GET /api/v1/queues`
 pub(crate) async fn list(call: Call) -> Result<Answer, Problem> {
-    let items = queues(&call).await?.into_values().collect();
-    Ok(Answer::ok(&List { items, next: None }))
+    let (queues, _) = read(&call).await?;
+    Ok(Answer::ok(&List { items: queues.into_values().collect(), next: None }))
 }
 
 /// `GET /api/v1/queues/{name}`
 pub(crate) async fn show(call: Call) -> Result<Answer, Problem> {
     let queue = queue(&call)?;
-    let found = queues(&call).await?.remove(queue.as_str());
+    let found = read(&call).await?.0.remove(queue.as_str());
     Ok(Answer::ok(&found.ok_or_else(|| Problem::not_found("queue"))?))
 }
 
-/// The queues that have jobs or a rule of their own, by name.
-async fn queues(call: &Call) -> Result<BTreeMap<String, QueueDocument>, Problem> {
+/// The queues that have jobs or a rule of their own, by name, and when their jobs were counted.
+pub(crate) async fn read(
+    call: &Call,
+) -> Result<(BTreeMap<String, QueueDocument>, Timestamp), Problem> {
     let store = call.engine().store();
     let mut queues: BTreeMap<String, QueueDocument> = BTreeMap::new();
     let rules = store.rules().await?;
@@ -70,7 +72,8 @@ async fn queues(call: &Call) -> Result<BTreeMap<String, QueueDocument>, Problem>
     for queue in mine.filter_map(|rule| rule.scope.queue.as_ref()) {
         queues.entry(queue.to_string()).or_insert_with(|| empty(queue.as_str()));
     }
-    for (queue, state, count) in store.counts(call.scope()).await? {
+    let counted = call.app.counts.read(call.engine(), call.scope()).await?;
+    for (queue, state, count) in counted.rows.iter().cloned() {
         let known = queues.entry(queue).or_insert_with_key(|queue| empty(queue));
         *known.counts.entry(state).or_default() += count;
     }
@@ -79,7 +82,7 @@ async fn queues(call: &Call) -> Result<BTreeMap<String, QueueDocument>, Problem>
             queue.oldest_ready_at = Some(oldest.since);
         }
     }
-    Ok(queues)
+    Ok((queues, counted.at))
 }
 
 /// A rule that says who may run.
@@ -275,6 +278,11 @@ pub(crate) fn is_worker_of(scope: &Scope, worker: &WorkerId) -> bool {
 
 /// `GET /api/v1/workers`
 pub(crate) async fn workers(call: Call) -> Result<Answer, Problem> {
+    Ok(Answer::ok(&List { items: read_workers(&call).await?, next: None }))
+}
+
+/// The workers that the caller may see.
+pub(crate) async fn read_workers(call: &Call) -> Result<Vec<WorkerDocument>, Problem> {
     let sessions = call.engine().store().sessions().await?;
     let mine = sessions.into_iter().filter(|session| is_worker_of(call.scope(), &session.worker));
     let items = mine.map(|session| WorkerDocument {
@@ -283,5 +291,5 @@ pub(crate) async fn workers(call: Call) -> Result<Answer, Problem> {
         renewals: session.renewals,
         held: session.held,
     });
-    Ok(Answer::ok(&List { items: items.collect(), next: None }))
+    Ok(items.collect())
 }

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Instant};
 use axum::{
     body::Body,
     extract::{RawPathParams, State, rejection::RawPathParamsRejection},
-    http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header},
 };
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -127,6 +127,11 @@ impl Call {
         caller.is_ok_and(|caller| caller.check(self.access).is_ok())
     }
 
+    /// Lets go of what was sent, before a long wait.
+    pub(crate) fn forget_request(&mut self) {
+        (self.headers, self.body) = (HeaderMap::new(), Bytes::new());
+    }
+
     /// The body as a document. An empty one is an empty object.
     pub(crate) fn body<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         let body: &[u8] = if self.body.is_empty() { b"{}" } else { &self.body };
@@ -193,13 +198,11 @@ pub(crate) async fn handle(
     let (trace, trace_given) = trace_of(request.headers(), &app);
     let began = Instant::now();
     let method = request.method().clone();
-    let answer = match params {
-        Ok(params) => {
-            let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-            let params = params.iter().map(owned).collect();
-            call(app.clone(), route, params, (trace.clone(), trace_given), request).await
-        }
-        Err(_) => Err(Problem::malformed("the path is not UTF-8")),
+    // In a box of its own, which is gone when the handler waits.
+    let admitted = admitted(app.clone(), route, params, (trace.clone(), trace_given), request);
+    let answer = match Box::pin(admitted).await {
+        Ok(call) => answer(&app, route, call).await,
+        Err(problem) => Err(problem),
     };
     let mut response = match answer {
         Ok(Answer(response)) => response,
@@ -229,13 +232,25 @@ fn finish(headers: &mut HeaderMap, trace: &TraceId) {
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
 }
 
-async fn call(
+async fn answer(app: &App, route: &'static Route, call: Call) -> Result<Answer, Problem> {
+    let _place = app.place(route.access)?;
+    (route.handler)(call).await
+}
+
+/// Who is it, may they, is the request within its bounds?
+///
+/// A call may wait for long, and nothing of the request may wait with it: the address, each header and the body are parts of
+/// the buffer that the connection reads into, and one of them would keep all of it.
+async fn admitted(
     app: Arc<App>,
     route: &'static Route,
-    params: Vec<(String, String)>,
+    params: Result<RawPathParams, RawPathParamsRejection>,
     (trace, trace_given): (TraceId, bool),
     request: Request<Body>,
-) -> Result<Answer, Problem> {
+) -> Result<Call, Problem> {
+    let params = params.map_err(|_| Problem::malformed("the path is not UTF-8"))?;
+    let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    let params = params.iter().map(owned).collect();
     let (parts, body) = request.into_parts();
     let text = parts.uri.query().unwrap_or("");
     if ["token", "access_token"].iter().any(|name| has_param(text, name)) {
@@ -252,11 +267,16 @@ async fn call(
         "GET" => Bytes::new(),
         _ => read(&app, &parts.headers, body).await?,
     };
-    let (headers, access) = (parts.headers, route.access);
-    let call = Call { app, caller, trace, trace_given, access, headers, params, query, body };
-    let app = call.app.clone();
-    let _place = app.place(route.access)?;
-    (route.handler)(call).await
+    let (headers, access) = (kept(&parts.headers), route.access);
+    Ok(Call { app, caller, trace, trace_given, access, headers, params, query, body })
+}
+
+/// Copies of the headers that handlers ask for.
+fn kept(headers: &HeaderMap) -> HeaderMap {
+    let names = ["authorization", "x-windlass-actor", "idempotency-key", "last-event-id"];
+    let copy = |name| Some((name, HeaderValue::from_bytes(headers.get(name)?.as_bytes()).ok()?));
+    let copies = names.into_iter().filter_map(copy);
+    copies.map(|(name, value)| (HeaderName::from_static(name), value)).collect()
 }
 
 fn has_param(query: &str, name: &str) -> bool {

@@ -3,7 +3,7 @@
 use super::{
     alerts, audit, bulk,
     caller::Access,
-    claims, demo, feed, internal, jobs, leases, letters, openapi, operations,
+    claims, demo, feed, internal, jobs, leases, letters, openapi, operations, overview,
     problem::Problem,
     query::Param,
     queues, ready,
@@ -261,6 +261,9 @@ pub(crate) static ROUTES: &[Route] = &[
     route!("GET" "/api/v1/alerts", Read, "operations", "What somebody should look at.",
         query NO_QUERY, body None,
         answers [200 super::document::List<alerts::Alert>], alerts::list),
+    route!("GET" "/api/v1/overview", Read, "operations",
+        "Everything at a glance: queues, workers, what was done since the start, and alerts.",
+        query NO_QUERY, body None, answers [200 overview::Overview], overview::show),
     route!("GET" "/openapi.json", Open, "operations", "This API, for programs.",
         query NO_QUERY, body None, answers [200 serde_json::Value], openapi::openapi),
     route!("GET" "/docs", Open, "operations", "This API, for people.",

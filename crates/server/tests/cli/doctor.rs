@@ -134,7 +134,11 @@ fn a_leaked_lease_and_an_open_letter_are_found() {
     let job = server.enqueue(&json!({"kind": "lost"}));
     let claim = json!({"worker_id": "w1", "kinds": ["lost"], "lease_ms": 1_000, "start": true});
     let (status, leases) = server.call("POST", "/api/v1/claims", Some(&claim));
-    assert_eq!((status, leases["leases"][0]["job"]["job_id"] == job.as_str()), (200, true), "{leases}");
+    assert_eq!(
+        (status, leases["leases"][0]["job"]["job_id"] == job.as_str()),
+        (200, true),
+        "{leases}"
+    );
     let other = server.enqueue(&json!({"kind": "bad"}));
     let path = format!("/api/v1/internal/jobs/{other}/run?force_fail=true");
     assert_eq!(server.call("POST", &path, None).0, 200);
@@ -144,7 +148,10 @@ fn a_leaked_lease_and_an_open_letter_are_found() {
     sql(&shell, "UPDATE sessions SET lapses_at = lapses_at - 3600000000 WHERE worker = 'w1'");
     let found = findings(&shell, "");
     assert_eq!((found[0].0.as_str(), found[0].1.as_str()), ("leases", "bad"), "{found:?}");
-    assert!(found[0].2.starts_with("1 jobs are held by 1 workers that are gone, w1 for"), "{found:?}");
+    assert!(
+        found[0].2.starts_with("1 jobs are held by 1 workers that are gone, w1 for"),
+        "{found:?}"
+    );
     // A server does what the remedy says.
     let server = Server::start(shell.folder(), "");
     until("the lease is taken back", || findings(&shell, "").iter().all(|it| it.0 != "leases"));
@@ -219,7 +226,8 @@ fn a_config_that_cannot_be_used_is_found() {
     check(&shell, "--config w.toml", ("config", "bad", "it must be from 1 to 3600000"));
     config(&shell, "", 0o666);
     check(&shell, "--config w.toml", ("config", "bad", "can be written by others"));
-    let hook = "[[webhooks]]\nname = \"x\"\nurl = \"https://e.com\"\nsecret = \"sixteen bytes, or\"\n";
+    let hook =
+        "[[webhooks]]\nname = \"x\"\nurl = \"https://e.com\"\nsecret = \"sixteen bytes, or\"\n";
     config(&shell, hook, 0o644);
     check(&shell, "--config w.toml", ("config", "note", "others can read it"));
     config(&shell, hook, 0o600);
@@ -264,11 +272,17 @@ fn faults_of_a_store_on_postgresql_are_found() {
     psql("UPDATE doctor.meta SET value = '99' WHERE name = 'schema'");
     check(&shell, &store("doctor"), ("schema", "note", "and can serve it"));
     psql("UPDATE doctor.meta SET value = '99' WHERE name = 'schema_served_by'");
-    check(&shell, &store("doctor"), ("schema", "bad", "it is at step 99, and this program knows 6"));
+    check(
+        &shell,
+        &store("doctor"),
+        ("schema", "bad", "it is at step 99, and this program knows 6"),
+    );
     shell.quiet(&format!("windlass token list {}", store("doctor2")));
     psql("INSERT INTO doctor2.feed SELECT 1, 1, 1, now() + '1 hour'");
     check(&shell, &store("doctor2"), ("clock", "bad", "the clock was set back"));
-    psql("DELETE FROM doctor2.feed; INSERT INTO doctor2.inbox_set_aside (found_at, why) VALUES (now(), 'x')");
+    psql(
+        "DELETE FROM doctor2.feed; INSERT INTO doctor2.inbox_set_aside (found_at, why) VALUES (now(), 'x')",
+    );
     check(&shell, &store("doctor2"), ("inbox", "bad", "1 rows were set aside"));
     let gone = "--store 'postgres://postgres@127.0.0.1:1/postgres'";
     check(&shell, gone, ("store", "bad", "cannot open"));

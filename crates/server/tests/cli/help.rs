@@ -18,8 +18,11 @@ fn every_command_stands_on_one_page() {
 #[test]
 fn shells_read_their_completions() {
     let shell = Shell::new();
-    for (name, has) in [("bash", "complete -F"), ("zsh", "#compdef windlass"), ("fish", "complete -c windlass")] {
-        let ran = shell.quiet(&format!("windlass completions {name} > {name}.txt && cat {name}.txt"));
+    for (name, has) in
+        [("bash", "complete -F"), ("zsh", "#compdef windlass"), ("fish", "complete -c windlass")]
+    {
+        let ran =
+            shell.quiet(&format!("windlass completions {name} > {name}.txt && cat {name}.txt"));
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         assert!(ran.stdout.contains(has) && ran.stdout.contains("backfill"), "{name}");
         if Command::new(name).arg("-c").arg("true").output().is_ok() {

@@ -17,3 +17,5 @@ mod schema;
 mod serving;
 mod shell;
 mod tokens;
+mod top;
+mod worker;

@@ -52,7 +52,8 @@ fn a_schema_of_a_server_is_brought_up_to_date() {
         format!("--store 'postgres://postgres@127.0.0.1:{port}/postgres?schema={schema}'")
     };
     let numbers = |line: &str| {
-        let told = shell.quiet(&format!("windlass migrate {line} -o json {}", store("migrated"))).json();
+        let told =
+            shell.quiet(&format!("windlass migrate {line} -o json {}", store("migrated"))).json();
         let steps = told["steps"].as_array().expect("a list").clone();
         (told["schema"].as_u64().expect("a number"), steps.len())
     };
@@ -66,9 +67,14 @@ fn a_schema_of_a_server_is_brought_up_to_date() {
     assert!(sql.contains("CREATE SCHEMA"), "it makes its own schema");
     let loaded = load(cluster, &sql);
     assert!(loaded.is_ok(), "{loaded:?}");
-    let schema = sql.split("CREATE SCHEMA ").nth(1).and_then(|it| it.split([';', ' ']).next()).unwrap();
+    let schema =
+        sql.split("CREATE SCHEMA ").nth(1).and_then(|it| it.split([';', ' ']).next()).unwrap();
     let plan = shell.quiet(&format!("windlass migrate plan --show-sql {}", store(schema)));
-    assert!(plan.stdout.contains("-- step 4") && !plan.stdout.contains("-- step 3"), "{}", plan.stdout);
+    assert!(
+        plan.stdout.contains("-- step 4") && !plan.stdout.contains("-- step 3"),
+        "{}",
+        plan.stdout
+    );
     let up = shell.quiet(&format!("windlass migrate up {}", store(schema)));
     assert_eq!(up.code, 2, "nobody confirmed: {}", up.stderr);
     let up = shell.quiet(&format!("windlass migrate up --yes {}", store(schema)));
@@ -82,7 +88,19 @@ fn load(cluster: &Cluster, sql: &str) -> Result<(), String> {
     let file = tempfile::NamedTempFile::new().map_err(|why| why.to_string())?;
     fs::write(file.path(), sql).map_err(|why| why.to_string())?;
     let mut psql = Command::new(cluster.bin().join("psql"));
-    psql.args(["-h", "127.0.0.1", "-U", "postgres", "-p", &port, "-d", "postgres", "-v", "ON_ERROR_STOP=1", "-qf"]);
+    psql.args([
+        "-h",
+        "127.0.0.1",
+        "-U",
+        "postgres",
+        "-p",
+        &port,
+        "-d",
+        "postgres",
+        "-v",
+        "ON_ERROR_STOP=1",
+        "-qf",
+    ]);
     let ran = psql.arg(file.path()).output().map_err(|why| why.to_string())?;
     match ran.status.success() {
         true => Ok(()),

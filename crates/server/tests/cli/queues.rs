@@ -19,7 +19,9 @@ fn queues_are_looked_at_held_back_and_limited() {
     shell.run("windlass queue pause mail --reason 'the provider is down'");
     shell.run("windlass queue drain office");
     shell.run("windlass queue limit mail --concurrency 10");
-    shell.run("windlass queue limit mail --rate 100/1m --per key --burst 5 --reason 'they asked for it'");
+    shell.run(
+        "windlass queue limit mail --rate 100/1m --per key --burst 5 --reason 'they asked for it'",
+    );
     shell.run("windlass queue limit mail --concurrency 1 --kind invoice --kind receipt --name one-paper-at-a-time");
     shell.run("windlass queue list");
     shell.run("windlass queue show mail");

@@ -27,8 +27,7 @@ fn replays_are_lived_through_on_a_file() {
 #[test]
 fn replays_are_lived_through_on_both_stores() {
     let shell = Shell::new();
-    let postgres =
-        format!("postgres://postgres@127.0.0.1:{}/postgres", Cluster::shared().port());
+    let postgres = format!("postgres://postgres@127.0.0.1:{}/postgres", Cluster::shared().port());
     let mut paths = Vec::new();
     for store in ["", &format!("--store '{postgres}?schema=taken'")] {
         let ran = shell.quiet(&format!("windlass replay all -o json {store}"));

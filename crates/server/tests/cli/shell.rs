@@ -150,14 +150,15 @@ fn steady(text: &str) -> String {
     steady
 }
 
-/// The length of an id or of a trace that the text begins with.
+/// The length of an id, a trace or a digest that the text begins with.
 fn id_len(text: &str) -> Option<usize> {
     let word = text.bytes().take_while(|it| it.is_ascii_alphanumeric() || *it == b'_').count();
     let is_id = ["job_", "dlq_", "tok_", "claim_"].iter().any(|prefix| {
         let rest = text[..word].strip_prefix(prefix);
         rest.is_some_and(|rest| rest.len() == 26)
     });
-    let is_trace = word == 32 && text[..word].bytes().all(|it| it.is_ascii_hexdigit());
+    let is_trace =
+        [32, 64].contains(&word) && text[..word].bytes().all(|it| it.is_ascii_hexdigit());
     (is_id || is_trace).then_some(word)
 }
 

@@ -14,6 +14,8 @@ mod feed;
 mod jobs;
 mod kill;
 mod letters;
+#[cfg(target_os = "linux")]
+mod memory;
 mod operations;
 mod overload;
 mod queues;

@@ -25,6 +25,7 @@ async fn queues(store: Store) {
     page.get("One of them.", "/api/v1/queues/post").await;
     page.get("One that nobody named.", "/api/v1/queues/nothing").await;
     page.get("Who works.", "/api/v1/workers").await;
+    page.get("Everything at a glance.", "/api/v1/overview").await;
     let body = r#"{"reason": "the provider is down"}"#;
     page.post("Nothing is started any more.", "/api/v1/queues/post/pause", body).await;
     let claim = r#"{"worker_id":"w1","queues":["post"]}"#;

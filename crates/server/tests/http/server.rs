@@ -109,6 +109,11 @@ impl Server {
         Self { process, address }
     }
 
+    /// The id of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     pub(crate) fn address(&self) -> &str {
         &self.address
     }

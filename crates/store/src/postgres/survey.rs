@@ -48,7 +48,9 @@ async fn look(client: &Client, options: &Options) -> PgResult<Survey> {
     let standing = client.query_one(STANDING, &[]).await?;
     let read_only = match (standing.try_get(1)?, standing.try_get(2)?) {
         (true, _) => Some("the server is a standby, which cannot be written to".to_owned()),
-        (false, true) => Some("the server takes no writes (default_transaction_read_only)".to_owned()),
+        (false, true) => {
+            Some("the server takes no writes (default_transaction_read_only)".to_owned())
+        }
         (false, false) => None,
     };
     let known = migrate::POSTGRES.last().map_or(0, |step| step.number);

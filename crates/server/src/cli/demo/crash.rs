@@ -259,7 +259,7 @@ impl Server {
                 let _ = send.send(line);
             }
         });
-        Ok(Self { child, api: Api::at(&url, &ApiArgs::default())?, lines })
+        Ok(Self { child, api: Api::in_development(&url)?, lines })
     }
 
     fn process(&self) -> u32 {

@@ -1,7 +1,7 @@
 //! What happens, line by line, from the feed of this process.
 //!
-//! Always true here: no more than some tens of lines a second, however much happens. What is passed over is counted and
-//! said, and costs nothing: the log goes on at the end of the feed.
+//! Always true here: no more than some tens of lines a second for people, however much happens. What is passed over is
+//! counted and said, and costs nothing: the log goes on at the end of the feed. A program is given every event.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -136,7 +136,7 @@ impl Log {
     async fn pass_over(&mut self, after: u64) -> u64 {
         tokio::time::sleep_until(self.second + Duration::from_secs(1)).await;
         let end = self.engine().store().feed_end().await.unwrap_or(after);
-        if end > after && self.view.is_for_people() {
+        if end > after {
             print(&format!("{DIM}… and {} more events{DIM:#}\n", grouped(end - after)));
         }
         end.max(after)
@@ -144,8 +144,9 @@ impl Log {
 
     async fn tell(&mut self, told: &FeedEvent) {
         if !matches!(self.view.output, Output::Table) {
+            // A program is given everything.
             if let Some(document) = http::tell(told, None, None) {
-                self.print(document.get());
+                print(&format!("{document}\n"));
             }
             return;
         }

@@ -45,18 +45,22 @@ pub(super) async fn run(command: &List, view: &View) -> Result<(), Trouble> {
     Ok(())
 }
 
+/// Where there is less room than this, the message goes first.
+const NARROW: usize = 80;
+
 fn table(letters: &[Letter], is_filtered: bool, view: &View) -> Table {
     let empty = match is_filtered {
         true => "No dead letter fits. Leave out the filter to see more.",
         false => "There is no dead letter: no job has failed for good.",
     };
+    let message = if view.width < NARROW { Room::Spare(3) } else { Room::Shorten(16) };
     let mut table = Table::new(empty)
         .column("LETTER", Room::Needed)
         .column("STATE", Room::Needed)
         .column("CODE", Room::Needed)
         .number("TRIES", Room::Spare(2))
         .column("SINCE", Room::Spare(1))
-        .column("MESSAGE", Room::Spare(0));
+        .column("MESSAGE", message);
     for letter in letters {
         let (shape, style) = look(&letter.state);
         table.row([

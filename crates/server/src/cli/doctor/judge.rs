@@ -36,10 +36,15 @@ pub(super) fn all(measured: &Measured) -> Vec<Check> {
 fn store(measured: &Measured) -> Check {
     let (survey, name) = (&measured.survey, &measured.name);
     if let Some(lost) = &survey.lost {
-        return Check::bad("store", lost, "windlass restore BACKUP puts the last backup in its place.");
+        return Check::bad(
+            "store",
+            lost,
+            "windlass restore BACKUP puts the last backup in its place.",
+        );
     }
     if let Some(why) = &survey.read_only {
-        let remedy = "Give whoever runs the server the right to write, or name another store with --store.";
+        let remedy =
+            "Give whoever runs the server the right to write, or name another store with --store.";
         return Check::bad("store", why, remedy);
     }
     let owner = match (&survey.owner, survey.journal_bytes) {
@@ -55,11 +60,19 @@ fn schema(measured: &Measured) -> Check {
     let (found, known) = (survey.schema, survey.known);
     if survey.is_too_new {
         let what = format!("it is at step {found}, and this program knows {known}");
-        return Check::bad("schema", what, "Use the version of windlass that made it, or a later one.");
+        return Check::bad(
+            "schema",
+            what,
+            "Use the version of windlass that made it, or a later one.",
+        );
     }
     if found == 0 {
         let what = "there is no store in it yet";
-        return Check::note("schema", what, "windlass migrate up makes one; so does windlass serve.");
+        return Check::note(
+            "schema",
+            what,
+            "windlass migrate up makes one; so does windlass serve.",
+        );
     }
     if found < known {
         let what = format!("it is at step {found} of {known}: it was made by an older version");
@@ -121,16 +134,19 @@ fn disk(measured: &Measured, space: Space) -> Check {
         return Check::bad("disk", what, room);
     }
     if journal > JOURNAL_MAX && journal > database {
-        let what = format!("the journal has {}, and the database {}", size(journal), size(database));
+        let what =
+            format!("the journal has {}, and the database {}", size(journal), size(database));
         let remedy = "Something has read the file for long and keeps it from being folded in: end that, or start \
                       the server again.";
         return Check::note("disk", what, remedy);
     }
     if free_bytes < FREE_LOW || free_bytes < database + journal {
-        let what = format!("{free} of {total} are free; the store has {}", size(database + journal));
+        let what =
+            format!("{free} of {total} are free; the store has {}", size(database + journal));
         return Check::note("disk", what, room);
     }
-    let journal = if journal > 0 { format!(", its journal {}", size(journal)) } else { String::new() };
+    let journal =
+        if journal > 0 { format!(", its journal {}", size(journal)) } else { String::new() };
     Check::ok("disk", format!("{free} are free; the database has {}{journal}", size(database)))
 }
 
@@ -246,8 +262,10 @@ mod tests {
 
     #[test]
     fn a_disk_that_is_nearly_full_is_found() {
-        let free = |free_bytes| move |it: &mut Measured| {
-            it.space = Some(Space { free_bytes, total_bytes: 100_000_000_000 });
+        let free = |free_bytes| {
+            move |it: &mut Measured| {
+                it.space = Some(Space { free_bytes, total_bytes: 100_000_000_000 });
+            }
         };
         let (check, state, what) = one(free(200_000_000));
         assert_eq!((check, state), ("disk", State::Bad));
@@ -274,7 +292,11 @@ mod tests {
     #[test]
     fn every_other_fault_is_found() {
         for (check, state, change) in [
-            ("schema", State::Bad, (|it| it.survey.missing.push("index x".to_owned())) as fn(&mut Measured)),
+            (
+                "schema",
+                State::Bad,
+                (|it| it.survey.missing.push("index x".to_owned())) as fn(&mut Measured),
+            ),
             ("schema", State::Note, |it| it.survey.schema = 5),
             ("schema", State::Note, |it| it.survey.schema = 0),
             ("schema", State::Note, |it| it.survey.schema = 7),
@@ -295,6 +317,9 @@ mod tests {
         let address = Some("http://127.0.0.1:7117".to_owned());
         measured.survey.owner = Some(Owner { process: Some(7), address });
         let told = &all(&measured)[0].what;
-        assert!(told.ends_with("it is open in process 7, which answers at http://127.0.0.1:7117"), "{told}");
+        assert!(
+            told.ends_with("it is open in process 7, which answers at http://127.0.0.1:7117"),
+            "{told}"
+        );
     }
 }

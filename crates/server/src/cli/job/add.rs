@@ -85,7 +85,7 @@ pub(super) async fn run(command: &Add, view: &View) -> Result<(), Trouble> {
     let body = body(command, view)?;
     let api = Api::open(&command.api).await?;
     if command.wait.is_some() {
-        watch::needs_a_server(&api)?;
+        watch::needs_a_server(&api, "Or leave out --wait, to enqueue it all the same.")?;
     }
     let document = api.post(&path(&["jobs"]), Some(body)).await?;
     let made: Enqueued = document.read()?;

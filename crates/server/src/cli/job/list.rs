@@ -115,7 +115,7 @@ async fn redraw(
     view: &View,
     drawn: impl Fn(&[Row], &View) -> Table,
 ) -> Result<(), Trouble> {
-    watch::needs_a_server(api)?;
+    watch::needs_a_server(api, "Or leave out --watch, to see how they stand.")?;
     let mut screen = Screen::default();
     loop {
         let page = api.page(path).await?;

@@ -64,7 +64,8 @@ pub(super) async fn run(command: &Watch, view: &View) -> Result<(), Trouble> {
     for id in &command.ids {
         let job: Job = api.get(&path(&["jobs", id])).await?.read()?;
         if !is_end(&job.state) {
-            needs_a_server(&api)?;
+            let next = format!("Look at it as it stands: windlass job show {id}");
+            needs_a_server(&api, &next)?;
         }
         jobs.push(Followed::new(job.job_id, job.version.saturating_sub(BEFORE)));
     }
@@ -88,13 +89,13 @@ pub(super) async fn run(command: &Watch, view: &View) -> Result<(), Trouble> {
 }
 
 /// Nothing happens in a file that nobody serves, and a command that has it open would keep others out.
-pub(super) fn needs_a_server(api: &Api) -> Result<(), Trouble> {
+pub(super) fn needs_a_server(api: &Api, next: &str) -> Result<(), Trouble> {
     if !api.is_alone() {
         return Ok(());
     }
     Err(Trouble::unreachable("nobody serves this database, so nothing happens to its jobs")
         .then("Start a server: windlass dev, or windlass serve")
-        .then("Look at the job as it stands: windlass job show JOB"))
+        .then(next))
 }
 
 /// Fine, if all succeeded.
@@ -216,8 +217,8 @@ fn gave_up(jobs: &[Followed], after: Duration) -> Trouble {
 
 /// An event as a line.
 pub(super) fn line(event: &Event, view: &View) -> String {
-    const STEP: usize = 28;
-    const CAUSE: usize = 18;
+    const STEP: usize = 30;
+    const CAUSE: usize = 19;
     let (step, style) = event.step();
     let blank = STEP.saturating_sub(step.width());
     let time = view.times.live(event.at);

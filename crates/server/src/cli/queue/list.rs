@@ -26,7 +26,8 @@ pub(super) async fn run(command: &List, view: &View) -> Result<(), Trouble> {
 }
 
 fn table(queues: &[Queue], view: &View) -> Table {
-    let empty = "There is no queue yet. The first job makes one: windlass job add send_mail --queue mail";
+    let empty =
+        "There is no queue yet. The first job makes one: windlass job add send_mail --queue mail";
     let mut table = Table::new(empty)
         .column("QUEUE", Room::Shorten(8))
         .column("STATUS", Room::Needed)

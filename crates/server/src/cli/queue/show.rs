@@ -47,7 +47,10 @@ fn page(queue: &Queue, rules: &[Rule], view: &View) -> String {
     }
     text.push_str(&states.fit(view.width));
     if let Some(since) = queue.oldest_ready_at {
-        text.push_str(&format!("\nThe job that waits longest is ready since {}.\n", view.times.show(since)));
+        text.push_str(&format!(
+            "\nThe job that waits longest is ready since {}.\n",
+            view.times.show(since)
+        ));
     }
     text.push('\n');
     let none = format!(

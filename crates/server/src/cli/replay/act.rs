@@ -60,7 +60,8 @@ pub(super) async fn live(api: &Api, script: &Script) -> Result<Told, Trouble> {
 }
 
 async fn claim(api: &Api) -> Result<Lease, Trouble> {
-    let body = json!({"worker_id": "replay", "kinds": ["replay"], "start": true, "wait_ms": 10_000});
+    let body =
+        json!({"worker_id": "replay", "kinds": ["replay"], "start": true, "wait_ms": 10_000});
     let claimed: Value = api.post(&path(&["claims"]), Some(body.to_string())).await?.read()?;
     let lease = claimed["leases"].get(0).cloned().unwrap_or_default();
     serde_json::from_value(lease).map_err(|_| Trouble::failed("there was nothing to claim"))

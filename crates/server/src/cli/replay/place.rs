@@ -36,7 +36,8 @@ impl Place {
 
     fn temporary() -> Result<Self, Trouble> {
         let folder = tempfile::Builder::new().prefix("windlass-replay-").tempdir();
-        let folder = folder.map_err(|why| Trouble::failed(format!("no temporary folder: {why}")))?;
+        let folder =
+            folder.map_err(|why| Trouble::failed(format!("no temporary folder: {why}")))?;
         let url = format!("sqlite:{}", folder.path().join("windlass.db").display());
         Ok(Self { url, schema: None, _folder: Some(folder) })
     }

@@ -42,8 +42,7 @@ struct Noted {
 }
 
 pub(super) async fn run(command: &History, view: &View) -> Result<(), Trouble> {
-    let query =
-        [("limit", Some(command.limit.to_string())), ("cursor", command.cursor.clone())];
+    let query = [("limit", Some(command.limit.to_string())), ("cursor", command.cursor.clone())];
     let api = Api::open(&command.api).await?;
     let page = path(&["schedules", &command.name, "history"]);
     let page = api.page(&with_query(&page, &query)).await?;

@@ -23,8 +23,7 @@ pub(crate) struct List {
 }
 
 pub(super) async fn run(command: &List, view: &View) -> Result<(), Trouble> {
-    let query =
-        [("limit", Some(command.limit.to_string())), ("cursor", command.cursor.clone())];
+    let query = [("limit", Some(command.limit.to_string())), ("cursor", command.cursor.clone())];
     let api = Api::open(&command.api).await?;
     let page = api.page(&with_query(&path(&["schedules"]), &query)).await?;
     let schedules: Vec<Schedule> = page.read()?;

@@ -62,17 +62,23 @@ fn page(schedule: &Schedule, more: &More, view: &View) -> String {
     line("slots", schedule.slots());
     line("next", view.times.show_option(schedule.next_at));
     line("makes", format!("{} in queue {}", schedule.kind, schedule.queue));
-    line("catch-up", match more.catch_up {
-        CatchUp::Skip => "slots that were missed are skipped".to_owned(),
-        CatchUp::One => "of the slots that were missed the last is fired".to_owned(),
-        CatchUp::All { max } => format!("slots that were missed are fired, {max} at the most"),
-    });
-    line("overlap", match more.overlap {
-        Overlap::Allow => "a slot is fired also while the last job is not at its end",
-        Overlap::Skip => "a slot is skipped while the last job is not at its end",
-        Overlap::Queue => "a slot waits until the last job is at its end",
-    }
-    .to_owned());
+    line(
+        "catch-up",
+        match more.catch_up {
+            CatchUp::Skip => "slots that were missed are skipped".to_owned(),
+            CatchUp::One => "of the slots that were missed the last is fired".to_owned(),
+            CatchUp::All { max } => format!("slots that were missed are fired, {max} at the most"),
+        },
+    );
+    line(
+        "overlap",
+        match more.overlap {
+            Overlap::Allow => "a slot is fired also while the last job is not at its end",
+            Overlap::Skip => "a slot is skipped while the last job is not at its end",
+            Overlap::Queue => "a slot waits until the last job is at its end",
+        }
+        .to_owned(),
+    );
     if more.jitter_ms > 0 {
         let jitter = times::written(Duration::from_millis(more.jitter_ms));
         line("jitter", format!("a slot may be fired up to {jitter} later"));

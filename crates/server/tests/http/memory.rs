@@ -1,0 +1,58 @@
+//! Memory: who waits takes little.
+
+use std::fs;
+
+use tokio::{io::AsyncWriteExt as _, net::TcpStream};
+
+use crate::server::{Server, Store, block_on};
+
+/// 5,000 callers that wait for a job take less than 100 MB, so each may take 20 KB.
+const EACH_KB_MAX: u64 = 20;
+const CALLERS: u64 = 400;
+
+#[test]
+fn a_caller_that_waits_takes_less_than_20_kilobytes() {
+    block_on(async {
+        let store = Store::sqlite();
+        let server = Server::start(&store);
+        // What the first ones bring about stays, however many come after them.
+        let _first = wait_for_work(&server, "first").await;
+        let before = server.rss_kb();
+        let _callers = wait_for_work(&server, "next").await;
+        let each = server.rss_kb().saturating_sub(before) / CALLERS;
+        assert!(each < EACH_KB_MAX, "each takes {each} KB");
+    });
+}
+
+/// So many callers wait, and the server knows of each.
+async fn wait_for_work(server: &Server, name: &str) -> Vec<TcpStream> {
+    let mut callers = Vec::new();
+    for number in 0..CALLERS {
+        let mut caller = TcpStream::connect(server.address()).await.expect("it listens");
+        let body = format!(
+            r#"{{"worker_id":"{name}{number}","queues":["nothing-{name}"],"wait_ms":30000}}"#
+        );
+        let len = body.len();
+        let head = format!(
+            "POST /api/v1/claims HTTP/1.1\r\nhost: localhost\r\n\
+             content-type: application/json\r\ncontent-length: {len}\r\n\r\n"
+        );
+        caller.write_all((head + &body).as_bytes()).await.expect("it reads");
+        callers.push(caller);
+    }
+    // All of them have been heard when whoever came after them has been.
+    let last = format!(r#"{{"worker_id":"{name}","queues":["nothing-{name}"],"wait_ms":3000}}"#);
+    server.post("/api/v1/claims", &last).await.ok();
+    callers
+}
+
+impl Server {
+    /// The memory that it has in use.
+    fn rss_kb(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id()));
+        let status = status.expect("it runs");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let number = line.and_then(|line| line.split_whitespace().nth(1));
+        number.and_then(|number| number.parse().ok()).expect("it says how much it has")
+    }
+}

@@ -188,12 +188,11 @@ impl Api {
         // Whoever can open the store can do everything to it.
         let principal = Principal::new(args.actor()).map_err(invalid)?;
         let caller = Caller { principal, scope, role: Role::Admin };
-        let is_file = args.store.store.starts_with("sqlite:");
-        Ok(Self::on(engine, caller, Settings::new(false), is_file))
+        Ok(Self::on(engine, caller, Settings::new(false)))
     }
 
-    /// Calls routes in this process, on this engine. A file is nobody else's meanwhile.
-    pub(crate) fn on(engine: Engine, caller: Caller, settings: Settings, is_file: bool) -> Self {
+    /// Calls routes in this process, on this engine.
+    pub(crate) fn on(engine: Engine, caller: Caller, settings: Settings) -> Self {
         let (stop, stopping) = watch::channel(false);
         let app = App::new(engine.clone(), settings, stopping).trusting(caller);
         Self::Here { engine, routes: InProcess::new(&Arc::new(app)), _stop: stop }

@@ -25,7 +25,7 @@ use windlass_kernel::Timestamp;
 use crate::{
     cli::{
         Output,
-        api::{Api, ApiArgs, Document, path},
+        api::{Api, Document, path},
         output,
         times::clock,
         trouble::Trouble,

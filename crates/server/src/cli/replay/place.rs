@@ -77,7 +77,7 @@ impl Place {
             scope: TenantId::new(Engine::TENANT_DEFAULT).expect(named).into(),
             role: Role::Admin,
         };
-        Ok(Api::on(engine, caller, Settings::new(true), false))
+        Ok(Api::on(engine, caller, Settings::new(true)))
     }
 
     /// Removes what does not go by itself.

@@ -8,7 +8,9 @@ mod sections;
 mod server;
 
 pub(crate) use self::{
-    sections::{Alerts, AllowedCommand, EventFilter, Executors, HttpExecutor, Secret, Webhook},
+    sections::{
+        Alerts, AllowedCommand, EventFilter, Executors, HttpExecutor, Secret, Traces, Webhook,
+    },
     server::{LISTEN_DEFAULT, Server, ServerArgs},
 };
 
@@ -25,6 +27,7 @@ pub(crate) struct Config {
     pub(crate) executors: Executors,
     pub(crate) webhooks: Vec<Webhook>,
     pub(crate) alerts: Alerts,
+    pub(crate) traces: Traces,
 }
 
 /// The file.
@@ -35,6 +38,7 @@ struct File {
     executors: Executors,
     webhooks: Vec<Webhook>,
     alerts: Alerts,
+    traces: Traces,
 }
 
 impl Config {
@@ -57,7 +61,7 @@ impl Config {
     }
 
     fn of(args: &ServerArgs, file: File) -> Result<Self, String> {
-        let File { server, executors, webhooks, alerts } = file;
+        let File { server, executors, webhooks, alerts, traces } = file;
         executors.check()?;
         for (place, webhook) in webhooks.iter().enumerate() {
             webhook.check()?;
@@ -73,7 +77,7 @@ impl Config {
         }
         let mut server = server.under(args)?;
         server.settings.alerts = alerts.thresholds();
-        Ok(Self { server, executors, webhooks, alerts })
+        Ok(Self { server, executors, webhooks, alerts, traces })
     }
 }
 

@@ -5,6 +5,7 @@ mod config;
 mod demo;
 mod executors;
 mod http;
+mod traces;
 mod webhooks;
 
 #[cfg(not(unix))]

@@ -70,6 +70,7 @@ impl Webhooks {
             }));
         }
         let worker = app.engine.worker().name("webhooks").queues([QUEUE]).state(deliveries);
+        let worker = worker.layer(app.traces.clone());
         let worker = worker.concurrency(16).grace(config.server.settings.grace);
         let worker = worker.handle_kind(KIND, deliver).start().await?;
         let mut tasks = vec![look_after("webhooks", worker, app.stopping.clone())];

@@ -58,6 +58,7 @@ pub mod shutdown;
 mod tally;
 pub mod testing;
 pub mod timers;
+mod trace;
 pub mod why;
 pub mod worker;
 
@@ -73,6 +74,7 @@ pub use request::{JobRequest, Work, job};
 pub use rules::rule;
 pub use schedules::{CatchUp, Overlap};
 pub use tally::Tallied;
+pub use trace::TraceContext;
 pub use why::Why;
 pub use windlass_kernel::{
     Class, DlqId, Epoch, Failure, JobId, Refusal, RetryPolicy, Schedule, State, Timestamp,

@@ -24,6 +24,7 @@ use super::{exit, serving::shown, store::StoreArg, trouble::Trouble};
 use crate::{
     executors::client::tls,
     http::{App, Caller, InProcess, OPERATION_KIND, OPERATION_QUEUE, Settings, carry_out},
+    traces::Traces,
 };
 
 /// Which Windlass a command is about, and as whom.
@@ -194,7 +195,7 @@ impl Api {
     /// Calls routes in this process, on this engine.
     pub(crate) fn on(engine: Engine, caller: Caller, settings: Settings) -> Self {
         let (stop, stopping) = watch::channel(false);
-        let app = App::new(engine.clone(), settings, stopping).trusting(caller);
+        let app = App::new(engine.clone(), settings, Traces::default(), stopping).trusting(caller);
         Self::Here { engine, routes: InProcess::new(&Arc::new(app)), _stop: stop }
     }
 

@@ -22,7 +22,7 @@ pub(crate) fn laid_out(json: &str) -> String {
         match character {
             '{' | '[' => {
                 text.push(character);
-                while rest.next_if(|next| next.is_ascii_whitespace()).is_some() {}
+                while rest.next_if(char::is_ascii_whitespace).is_some() {}
                 if rest.peek().is_some_and(|next| matches!(next, '}' | ']')) {
                     text.extend(rest.next());
                 } else {

@@ -17,6 +17,7 @@ use crate::{
     config,
     executors::BuiltIn,
     http::{self, App, Tls, TlsFiles},
+    traces::{Teller, Traces},
     webhooks::Webhooks,
 };
 
@@ -35,6 +36,7 @@ pub(crate) struct Serving {
     setup: config::Config,
     listener: TcpListener,
     tls: Option<Tls>,
+    teller: Option<Teller>,
 }
 
 impl Serving {
@@ -57,9 +59,10 @@ impl Serving {
             other => Trouble::usage(format!("{other:?}")),
         })?;
         let (stop, stopping) = watch::channel(false);
-        let app = Arc::new(App::new(engine, server.settings.clone(), stopping));
+        let (traces, teller) = Traces::open(&setup.traces).map_err(Trouble::usage)?;
+        let app = Arc::new(App::new(engine, server.settings.clone(), traces, stopping));
         let (workers, onlookers, closing) = (Vec::new(), Vec::new(), watch::channel(false).0);
-        Ok(Self { app, url, stop, workers, onlookers, closing, setup, listener, tls })
+        Ok(Self { app, url, stop, workers, onlookers, closing, setup, listener, tls, teller })
     }
 
     pub(crate) fn engine(&self) -> &Engine {
@@ -72,14 +75,17 @@ impl Serving {
 
     /// Answers until it is told to stop, and ends in good order.
     pub(crate) async fn run(self) -> Result<(), Trouble> {
-        let Self { app, setup, listener, tls, stop, workers, onlookers, closing, .. } = self;
+        let Self { app, setup, listener, tls, teller, stop, workers, onlookers, closing, .. } =
+            self;
+        let traces = app.traces.clone();
         let (engine, stopping) = (app.engine.clone(), stop.subscribe());
         let failed = |error: Error| Trouble::failed(exit::chain(&error));
         let worker = engine.worker().name("server").queues([http::OPERATION_QUEUE]).concurrency(4);
+        let worker = worker.layer(traces.clone());
         let worker = worker.handle_kind(http::OPERATION_KIND, http::carry_out).start().await;
         let worker = worker.map_err(failed)?;
         let grace = setup.server.settings.grace;
-        let built_in = BuiltIn::start(&engine, &setup.executors, grace, &stopping).await;
+        let built_in = BuiltIn::start(&engine, &setup.executors, grace, &stopping, &traces).await;
         let built_in = built_in.map_err(failed)?;
         let webhooks = Webhooks::start(&app, &setup).await.map_err(failed)?;
         http::serve(app, listener, tls, stopping).await;
@@ -89,6 +95,9 @@ impl Serving {
         all(workers).await;
         closing.send_replace(true);
         all(onlookers).await;
+        if let Some(teller) = teller {
+            teller.finish().await;
+        }
         engine.close().await;
         Ok(())
     }

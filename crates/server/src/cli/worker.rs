@@ -16,6 +16,7 @@ use super::{
 use crate::{
     config::{self, Executors, ServerArgs},
     executors::BuiltIn,
+    traces::Traces,
 };
 
 /// Run jobs that call a URL or a program, for a server that is elsewhere.
@@ -44,7 +45,8 @@ pub(crate) fn run(command: &Worker, view: &View) -> Result<(), Trouble> {
 async fn work(command: &Worker, view: &View) -> Result<(), Trouble> {
     serving::log("info");
     let args = ServerArgs::of_file(command.config.clone());
-    let mut executors = config::Config::load(&args).map_err(Trouble::usage)?.executors;
+    let setup = config::Config::load(&args).map_err(Trouble::usage)?;
+    let mut executors = setup.executors;
     if !command.queues.is_empty() {
         executors.http.queues = command.queues.clone();
         executors.command.queues = command.queues.clone();
@@ -57,7 +59,8 @@ async fn work(command: &Worker, view: &View) -> Result<(), Trouble> {
     }
     let (engine, place) = command.api.engine().await?;
     let (stop, stopping) = watch::channel(false);
-    let started = BuiltIn::start(&engine, &executors, command.grace, &stopping).await;
+    let (traces, teller) = Traces::open(&setup.traces).map_err(Trouble::usage)?;
+    let started = BuiltIn::start(&engine, &executors, command.grace, &stopping, &traces).await;
     let built_in = started.map_err(|error| Trouble::failed(exit::chain(&error)))?;
     print(&format!("windlass works for {place}: {}\n", listens.join("; ")));
     let mut ended = Box::pin(built_in.ended());
@@ -69,6 +72,9 @@ async fn work(command: &Worker, view: &View) -> Result<(), Trouble> {
         view.say("Stopping. What runs may end; what does not in time is given back.");
         stop.send_replace(true);
         ended.await;
+    }
+    if let Some(teller) = teller {
+        teller.finish().await;
     }
     engine.close().await;
     match is_asked {

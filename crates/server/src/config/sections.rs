@@ -1,4 +1,4 @@
-//! The sections of the file about executors, webhooks and alerts.
+//! The sections of the file about executors, webhooks, alerts and traces.
 
 use std::{
     collections::BTreeMap, env, fmt, os::unix::fs::PermissionsExt, path::PathBuf, time::Duration,
@@ -14,6 +14,30 @@ use crate::{
     executors::{guard::Allowed, template::Template},
     http::Thresholds,
 };
+
+/// `[traces]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Traces {
+    /// A collector that takes OTLP over HTTP; none, if nothing and no variable of OpenTelemetry names one.
+    #[serde(deserialize_with = "collector")]
+    pub(crate) endpoint: Option<Url>,
+    /// The name under which the spans are found.
+    pub(crate) service_name: String,
+}
+
+impl Default for Traces {
+    fn default() -> Self {
+        Self { endpoint: None, service_name: "windlass".to_owned() }
+    }
+}
+
+fn collector<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Url>, D::Error> {
+    let text = String::deserialize(from)?;
+    let url = Url::parse(&text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    let why = || D::Error::custom("it must be a URL, such as \"http://127.0.0.1:4318\"");
+    url.map(Some).ok_or_else(why)
+}
 
 /// `[executors]`
 #[derive(Clone, Debug, Default, Deserialize)]

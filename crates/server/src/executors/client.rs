@@ -197,30 +197,8 @@ pub(crate) fn identity(context: &windlass::Context) -> HeaderMap {
     put("x-windlass-attempt", context.attempt().to_string());
     let trace = context.trace_id().as_str();
     put("x-trace-id", trace.to_owned());
-    if let Some(parent) = traceparent(trace) {
-        put("traceparent", parent);
-    }
+    put("traceparent", context.trace_context().to_string());
     headers
-}
-
-/// The trace as W3C has it, if it is one: a `traceparent`, or the id of a trace in hex.
-fn traceparent(trace: &str) -> Option<String> {
-    let is_hex = |text: &str, length: usize| {
-        text.len() == length
-            && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
-            && text.bytes().any(|byte| byte != b'0')
-    };
-    if let ["00", id, span, flags] = trace.split('-').collect::<Vec<_>>()[..]
-        && is_hex(id, 32)
-        && is_hex(span, 16)
-        && flags.len() == 2
-    {
-        return Some(trace.to_owned());
-    }
-    let mut span = [0_u8; 8];
-    getrandom::fill(&mut span).ok()?;
-    span[7] |= 1;
-    is_hex(trace, 32).then(|| format!("00-{trace}-{:016x}-01", u64::from_be_bytes(span)))
 }
 
 /// TLS with the authorities that this machine trusts.
@@ -240,17 +218,6 @@ pub(crate) fn tls() -> Result<ClientConfig, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_trace_of_w3c_goes_on() {
-        let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        assert_eq!(traceparent(parent).as_deref(), Some(parent));
-        let made = traceparent("4bf92f3577b34da6a3ce929d0e0e4736").unwrap();
-        assert!(made.starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-"), "{made}");
-        assert_eq!(made.len(), parent.len());
-        assert_eq!(traceparent("trace-run-1"), None);
-        assert_eq!(traceparent(&"0".repeat(32)), None);
-    }
 
     #[test]
     fn a_url_is_told_without_its_secrets() {

@@ -26,6 +26,7 @@ use super::{
     tail::Tail,
     tokens,
 };
+use crate::traces::Traces;
 
 /// How the server is set up.
 #[derive(Clone, Debug)]
@@ -75,6 +76,7 @@ pub(crate) struct App {
     pub(crate) rooms: Arc<Rooms>,
     pub(crate) tail: Arc<Tail>,
     pub(crate) figures: Arc<Figures>,
+    pub(crate) traces: Traces,
     pub(crate) alerts: Arc<Alerts>,
     pub(crate) counts: Arc<Counts>,
     pub(crate) rates: Rates,
@@ -90,12 +92,18 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub(crate) fn new(engine: Engine, settings: Settings, stopping: watch::Receiver<bool>) -> Self {
+    pub(crate) fn new(
+        engine: Engine,
+        settings: Settings,
+        traces: Traces,
+        stopping: watch::Receiver<bool>,
+    ) -> Self {
         Self {
             engine,
             rooms: Arc::default(),
             tail: Arc::default(),
-            figures: Arc::default(),
+            figures: Arc::new(Figures::new(&traces.counts)),
+            traces,
             alerts: Arc::default(),
             counts: Arc::default(),
             listening: Listening::default(),

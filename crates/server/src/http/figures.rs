@@ -17,6 +17,7 @@ use windlass::Engine;
 use windlass_store::{Error, read::Scope};
 
 use super::{counts::Counts, queues::is_worker_of, route::Route};
+use crate::traces::SpanCounts;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CallLabels {
@@ -45,8 +46,9 @@ pub(crate) struct Figures {
     invalid: Counter,
 }
 
-impl Default for Figures {
-    fn default() -> Self {
+impl Figures {
+    /// With what is counted elsewhere.
+    pub(crate) fn new(spans: &SpanCounts) -> Self {
         let mut registry = Registry::with_prefix("windlass");
         let (calls, problems) = (Family::default(), Family::default());
         let invalid = Counter::default();
@@ -59,6 +61,10 @@ impl Default for Figures {
         registry.register("problems", help, Family::clone(&problems));
         let help = "Moves that a job's state does not have, and that were refused";
         registry.register("invalid_transitions", help, Counter::clone(&invalid));
+        let help = "Spans that the collector of traces took";
+        registry.register("spans_sent", help, Counter::clone(&spans.sent));
+        let help = "Spans that are lost: the collector was away, or too many waited for it";
+        registry.register("spans_lost", help, Counter::clone(&spans.lost));
         Self { registry, calls, seconds, problems, invalid }
     }
 }
@@ -188,7 +194,7 @@ mod tests {
 
     /// The page on figures: each with its type, its labels and what it says.
     fn page() -> String {
-        let figures = Figures::default();
+        let figures = Figures::new(&SpanCounts::default());
         figures.call(&ROUTES[0], StatusCode::OK, Duration::from_millis(1));
         figures.problem("NOT_FOUND");
         let held = StoreFigures::default();

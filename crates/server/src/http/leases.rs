@@ -3,14 +3,15 @@
 //! Every entry names its job and its epoch, and is judged by itself: one that is refused does not concern its
 //! neighbours.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use windlass::Error;
 use windlass_kernel::{
-    Actor, By, Class, Epoch, Failure, JobId, Op, Payload, Refusal, TenantId, Timestamp, WorkerId,
+    Actor, By, Class, Epoch, Failure, Job, JobId, Op, Payload, Refusal, TenantId, Timestamp,
+    WorkerId,
     job::{Wait, WaitOn},
     ops::{Outcome, Release, Renew, Settle, Start, WaitFor},
     time::duration_ms_option,
@@ -23,6 +24,7 @@ use super::{
     problem::Problem,
     route::{Answer, Call, read_entry},
 };
+use crate::traces::system_time;
 
 /// Leases that something is to happen to.
 #[derive(Deserialize, JsonSchema)]
@@ -342,7 +344,7 @@ async fn carry_out_all(
         };
         match owner {
             Ok((tenant, op)) => {
-                places.push((place, job_id));
+                places.push((place, job_id, running(call, &op).await));
                 writes.push(Write::Op { tenant, op });
                 results.push(OpResult::default());
             }
@@ -350,10 +352,37 @@ async fn carry_out_all(
         }
     }
     let replies = call.engine().submit_all(&writes).await;
-    for ((place, job_id), reply) in places.into_iter().zip(replies) {
+    for ((place, job_id, running), reply) in places.into_iter().zip(replies) {
+        if let (Some(running), Ok(_)) = (running, &reply) {
+            let Running { job, worker, began, error } = running;
+            call.app.traces.executed(&job, &worker, began, error);
+        }
         results[place] = result(call, job_id, reply);
     }
     Ok(Answer::ok(&Results { results }))
+}
+
+/// An execution elsewhere that is about to end.
+struct Running {
+    job: Job,
+    worker: String,
+    began: SystemTime,
+    error: Option<String>,
+}
+
+/// What is told of an execution, if its end is reported and anybody listens.
+async fn running(call: &Call, op: &Op) -> Option<Running> {
+    let Op::Settle(settle) = op else { return None };
+    if !call.app.traces.is_on() {
+        return None;
+    }
+    let job = call.engine().store().job(call.scope(), settle.job_id).await.ok()??;
+    let began = system_time(job.execution_started_at.filter(|_| job.epoch == settle.epoch)?);
+    let error = match &settle.outcome {
+        Outcome::Failed(failure) => Some(failure.code.clone()),
+        Outcome::Succeeded { .. } | Outcome::Partial { .. } | Outcome::Cancelled { .. } => None,
+    };
+    Some(Running { job, worker: settle.by.actor.to_string(), began, error })
 }
 
 fn result(call: &Call, job_id: Option<JobId>, reply: Result<Reply, Error>) -> OpResult {

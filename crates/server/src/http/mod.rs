@@ -37,6 +37,7 @@ mod route;
 mod routes;
 mod runs;
 mod schedules;
+mod span;
 mod tail;
 mod tasks;
 mod tls;

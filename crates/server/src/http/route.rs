@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use schemars::{Schema, SchemaGenerator};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
-use windlass::{BoxFuture, Engine};
+use windlass::{BoxFuture, Engine, TraceContext};
 use windlass_kernel::{By, JobId, Refusal, TraceId};
 use windlass_store::read::Scope;
 
@@ -23,6 +23,7 @@ use super::{
     caller::{Access, Caller},
     problem::Problem,
     query::{Param, Query},
+    span::CallSpan,
 };
 
 /// The schema of a type.
@@ -56,6 +57,8 @@ pub(crate) struct Call {
     pub(crate) trace: TraceId,
     /// Did the caller bring the trace?
     pub(crate) trace_given: bool,
+    /// The span of this call, if spans are told.
+    pub(crate) span: Option<TraceContext>,
     /// What the route asks of its caller.
     pub(crate) access: Access,
     pub(crate) headers: HeaderMap,
@@ -196,12 +199,16 @@ pub(crate) async fn handle(
     request: Request<Body>,
 ) -> Response<Body> {
     let (trace, trace_given) = trace_of(request.headers(), &app);
+    let span = CallSpan::begin(&app, request.headers(), &trace);
     let began = Instant::now();
     let method = request.method().clone();
     // In a box of its own, which is gone when the handler waits.
     let admitted = admitted(app.clone(), route, params, (trace.clone(), trace_given), request);
     let answer = match Box::pin(admitted).await {
-        Ok(call) => answer(&app, route, call).await,
+        Ok(call) => {
+            let span = span.as_ref().map(CallSpan::at);
+            answer(&app, route, Call { span, ..call }).await
+        }
         Err(problem) => Err(problem),
     };
     let mut response = match answer {
@@ -216,6 +223,9 @@ pub(crate) async fn handle(
     };
     finish(response.headers_mut(), &trace);
     app.figures.call(route, response.status(), began.elapsed());
+    if let Some(span) = span {
+        span.end(&app, route, response.status());
+    }
     tracing::debug!(
         %method, path = route.path, status = response.status().as_u16(),
         duration_ms = began.elapsed().as_millis(), trace = %trace, "call"
@@ -268,7 +278,7 @@ async fn admitted(
         _ => read(&app, &parts.headers, body).await?,
     };
     let (headers, access) = (kept(&parts.headers), route.access);
-    Ok(Call { app, caller, trace, trace_given, access, headers, params, query, body })
+    Ok(Call { app, caller, trace, trace_given, span: None, access, headers, params, query, body })
 }
 
 /// Copies of the headers that handlers ask for.

@@ -45,7 +45,7 @@ fn jobs_are_followed_until_their_ends() {
     shell.about("One that does not succeed.");
     let added = thread::scope(|scope| {
         scope.spawn(|| {
-            take(&server, "office").fail(&server, "NO_DATA", "the table is empty", false)
+            take(&server, "office").fail(&server, "NO_DATA", "the table is empty", false);
         });
         shell.run("windlass job add report --queue office --wait")
     });
@@ -99,4 +99,45 @@ fn who_watches_sees_a_server_come_back() {
     });
     assert_eq!(watched.code, 0, "{}{}", watched.stdout, watched.stderr);
     assert!(watched.stderr.contains("answers again"), "{}", watched.stderr);
+}
+
+#[test]
+fn a_list_is_drawn_again_when_something_changed() {
+    let shell = Shell::new();
+    let server = Server::start(shell.folder(), "");
+    let job = server.enqueue(&json!({"kind": "mail"}));
+    let drawn = thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(1_500));
+            take(&server, "default").succeed(&server, &json!(null));
+        });
+        shell.quiet("timeout 4 windlass job list --watch --every 200ms")
+    });
+    let lines: Vec<&str> = drawn.stdout.lines().filter(|line| line.contains(&job)).collect();
+    assert!(lines.first().is_some_and(|line| line.contains("queued")), "{}", drawn.stdout);
+    assert!(lines.last().is_some_and(|line| line.contains("succeeded")), "{}", drawn.stdout);
+    assert!(lines.len() <= 4, "it is printed only when it changed:\n{}", drawn.stdout);
+}
+
+#[test]
+fn a_long_history_is_shown_in_short_and_read_in_parts() {
+    let shell = Shell::new();
+    let server = Server::start(shell.folder(), "");
+    let job = server.enqueue(&json!({"kind": "mail"}));
+    // Each round is a claim and a release: two events.
+    for _ in 0..520 {
+        let claim = json!({"worker_id": "w1", "max": 1});
+        let (_, answer) = server.call("POST", "/api/v1/claims", Some(&claim));
+        let epoch = &answer["leases"][0]["epoch"];
+        let release = json!({"worker_id": "w1", "leases": [{"job_id": job, "epoch": epoch}]});
+        let (_, answer) = server.call("POST", "/api/v1/leases/release", Some(&release));
+        assert_eq!(answer["results"][0]["ok"], true, "{answer}");
+    }
+    let shown = shell.quiet(&format!("windlass job show {job}"));
+    assert!(shown.stdout.contains("… 1,011 more: windlass job events"), "{}", shown.stdout);
+    assert!(shown.stdout.lines().count() < 70, "{}", shown.stdout);
+    let part = shell.quiet(&format!("windlass job events {job} --after 1000 -n 1000"));
+    assert_eq!(part.stdout.lines().count(), 1 + 41, "{}", part.stdout);
+    let part = shell.quiet(&format!("windlass job events {job} -n 1000"));
+    assert!(part.stderr.contains("There are more: --after 1000"), "{}", part.stderr);
 }

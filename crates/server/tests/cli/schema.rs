@@ -28,6 +28,14 @@ const READS: &[(&str, &str)] = &[
     ("dlq groups", "/api/v1/dlq/groups"),
     ("dlq show LETTER", "/api/v1/dlq/{id}"),
     ("token list", "/api/v1/tokens"),
+    ("queue list", "/api/v1/queues"),
+    ("queue rules", "/api/v1/rules"),
+    ("queue show nobody", "/api/v1/queues/{name}"),
+    ("schedule list", "/api/v1/schedules"),
+    ("schedule show nightly", "/api/v1/schedules/{name}"),
+    ("schedule preview nightly", "/api/v1/schedules/{name}/preview"),
+    ("schedule history nightly", "/api/v1/schedules/{name}/history"),
+    ("top --once", "/api/v1/overview"),
 ];
 
 /// A command that acts, and the route whose answer it prints.
@@ -42,6 +50,9 @@ const ACTS: &[(&str, &str, &str)] = &[
     ("dlq approve LETTER --as bob --yes", "post", "/api/v1/dlq/{id}/discard/approve"),
     ("dlq requeue OTHER", "post", "/api/v1/dlq/{id}/requeue"),
     ("token add bob", "post", "/api/v1/tokens"),
+    ("queue pause nobody --yes", "post", "/api/v1/queues/{name}/pause"),
+    ("schedule pause nightly", "post", "/api/v1/schedules/{name}/pause"),
+    ("schedule trigger nightly", "post", "/api/v1/schedules/{name}/trigger"),
 ];
 
 #[test]
@@ -50,9 +61,7 @@ fn documents_are_as_the_api_promises() {
     let api: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
     let shell = Shell::new();
     let empty = Server::start(shell.folder(), "");
-    for (command, route) in
-        READS.iter().filter(|(command, _)| !command.contains(char::is_uppercase))
-    {
+    for (command, route) in READS.iter().filter(|(command, _)| !is_about_one(command)) {
         check(&api, &shell, command, "get", route);
     }
     let names = fill(&empty);
@@ -67,6 +76,12 @@ fn documents_are_as_the_api_promises() {
     }
 }
 
+/// Does the command name something that has to be there?
+fn is_about_one(command: &str) -> bool {
+    command.contains(char::is_uppercase)
+        || ["nobody", "nightly"].iter().any(|it| command.contains(it))
+}
+
 /// Makes jobs in several states, with all that they can have. It gives back what they are called in the tables.
 fn fill(server: &Server) -> Vec<(&'static str, String)> {
     let job = server.enqueue(&json!({
@@ -79,6 +94,13 @@ fn fill(server: &Server) -> Vec<(&'static str, String)> {
     let letter = bury(server, &json!({"kind": "mail"}), "BAD_ADDRESS", "no such mailbox");
     let other = bury(server, &json!({"kind": "mail"}), "BAD_ADDRESS", "no such mailbox");
     let waiting = server.enqueue(&json!({"kind": "mail", "queue": "nobody"}));
+    let schedule = json!({
+        "name": "nightly", "cron": "30 2 * * *", "zone": "Europe/Berlin", "job": {"kind": "report"},
+    });
+    let (status, answer) = server.call("POST", "/api/v1/schedules", Some(&schedule));
+    assert_eq!(status, 201, "{answer}");
+    let rule = json!({"match": {"queue": "nobody"}, "limit": 3});
+    let _ = server.call("PUT", "/api/v1/rules/few", Some(&rule));
     vec![("JOB", job), ("LETTER", letter), ("OTHER", other), ("WAITING", waiting)]
 }
 
@@ -129,7 +151,9 @@ fn compare(api: &Value, schema: &Value, value: &Value, at: &str, wrong: &mut Vec
             "required" => {
                 let names = said.as_array().expect("a list").iter();
                 let missing: Vec<&Value> = names
-                    .filter(|name| value.is_object() && value.get(name.as_str().unwrap()).is_none())
+                    .filter(|name| {
+                        value.is_object() && value.get(name.as_str().expect("a name")).is_none()
+                    })
                     .collect();
                 missing.is_empty()
             }

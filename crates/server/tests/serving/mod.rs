@@ -35,21 +35,34 @@ pub(crate) struct Server {
 impl Server {
     /// Serves the store of a folder with this config.
     pub(crate) fn start(folder: &Path, config: &str) -> Self {
-        Self::start_at(folder, config, "127.0.0.1:0")
+        let store = format!("sqlite:{}", folder.join("windlass.db").display());
+        Self::start_on(&store, folder, config, "127.0.0.1:0", |_| {})
     }
 
     /// The same at this address.
     pub(crate) fn start_at(folder: &Path, config: &str, listen: &str) -> Self {
+        let store = format!("sqlite:{}", folder.join("windlass.db").display());
+        Self::start_on(&store, folder, config, listen, |_| {})
+    }
+
+    /// Serves a store with the config of a folder, and with what else is to be said of the process.
+    pub(crate) fn start_on(
+        store: &str,
+        folder: &Path,
+        config: &str,
+        listen: &str,
+        set_up: impl FnOnce(&mut Command),
+    ) -> Self {
         let file = folder.join("windlass.toml");
         fs::write(&file, config).expect("the config can be written");
-        let store = format!("sqlite:{}", folder.join("windlass.db").display());
-        let mut child = Command::new(env!("CARGO_BIN_EXE_windlass"))
-            .args(["serve", "--dev", "--listen", listen, "--store", &store, "--config"])
+        let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
+        command
+            .args(["serve", "--dev", "--listen", listen, "--store", store, "--config"])
             .arg(&file)
             .env("WINDLASS_LOG", "warn")
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the binary runs");
+            .stdout(Stdio::piped());
+        set_up(&mut command);
+        let mut child = command.spawn().expect("the binary runs");
         let mut line = String::new();
         let stdout = child.stdout.take().expect("it is a pipe");
         BufReader::new(stdout).read_line(&mut line).expect("it prints where it is");
@@ -77,11 +90,23 @@ impl Server {
 
     /// The status and the document that it answers.
     pub(crate) fn call(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+        let (status, text) = self.call_with(method, path, "", body);
+        (status, serde_json::from_str(&text).unwrap_or(Value::Null))
+    }
+
+    /// The status and the text that it answers, if it is sent these headers besides the usual ones.
+    pub(crate) fn call_with(
+        &self,
+        method: &str,
+        path: &str,
+        more: &str,
+        body: Option<&Value>,
+    ) -> (u16, String) {
         let mut stream = TcpStream::connect(self.address).expect("it listens");
         let body = body.map(Value::to_string).unwrap_or_default();
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
-             content-length: {}\r\nconnection: close\r\n\r\n",
+             content-length: {}\r\nconnection: close\r\n{more}\r\n",
             body.len()
         );
         stream.write_all(head.as_bytes()).expect("it reads");
@@ -90,7 +115,7 @@ impl Server {
         stream.read_to_string(&mut answer).expect("it answers");
         let status = answer.split(' ').nth(1).expect("a status").parse().expect("a number");
         let (_, document) = answer.split_once("\r\n\r\n").expect("a body");
-        (status, serde_json::from_str(document).unwrap_or(Value::Null))
+        (status, document.to_owned())
     }
 
     pub(crate) fn get(&self, path: &str) -> Value {
@@ -128,7 +153,9 @@ impl Drop for Server {
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
     pub(crate) headers: BTreeMap<String, String>,
+    /// As text; what is none is in `bytes`.
     pub(crate) body: String,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// Someone who is called, and answers with a status.
@@ -183,5 +210,5 @@ fn receive(stream: TcpStream, status: u16) -> Option<Received> {
     let answer =
         format!("HTTP/1.1 {status} Said\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
     reader.get_mut().write_all(answer.as_bytes()).ok()?;
-    Some(Received { headers, body: String::from_utf8(body).ok()? })
+    Some(Received { headers, body: String::from_utf8_lossy(&body).into_owned(), bytes: body })
 }

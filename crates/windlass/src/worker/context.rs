@@ -10,7 +10,7 @@ use windlass_kernel::{
 use windlass_store::{Reply, Write};
 
 use super::signal::{Signal, Signals};
-use crate::{Engine, Error, SubmitError};
+use crate::{Engine, Error, SubmitError, TraceContext};
 
 /// What a handler knows about its job. Clones are cheap and are the same context.
 #[derive(Clone, Debug)]
@@ -96,6 +96,11 @@ impl Context {
     /// The trace it belongs to.
     pub fn trace_id(&self) -> &TraceId {
         &self.inner.job.spec.trace_id
+    }
+
+    /// The span of this execution, for what the handler calls: as text it is the header `traceparent`.
+    pub fn trace_context(&self) -> TraceContext {
+        TraceContext::of_execution(&self.inner.job)
     }
 
     /// Which attempt this is, from 1.

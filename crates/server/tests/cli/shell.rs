@@ -68,6 +68,17 @@ impl Shell {
 
     /// Types a line, and says nothing of it on the page.
     pub(crate) fn quiet(&self, line: &str) -> Ran {
+        let run = self.command(line).output().expect("there is a shell");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it prints text");
+        Ran {
+            stdout: text(run.stdout),
+            stderr: text(run.stderr),
+            code: run.status.code().unwrap_or(-1),
+        }
+    }
+
+    /// What runs when a line is typed.
+    pub(crate) fn command(&self, line: &str) -> Command {
         let program = Path::new(env!("CARGO_BIN_EXE_windlass"));
         let folder = program.parent().expect("it stands in a folder");
         let path = format!("{}:{}", folder.display(), env::var("PATH").unwrap_or_default());
@@ -75,7 +86,7 @@ impl Shell {
         for (name, _) in env::vars().filter(|(name, _)| name.starts_with("WINDLASS_")) {
             command.env_remove(name);
         }
-        let run = command
+        command
             .args(["-c", line])
             .current_dir(self.folder())
             .env("PATH", path)
@@ -83,15 +94,8 @@ impl Shell {
             .env("WINDLASS_TIME", "utc")
             .env("WINDLASS_AS", "ann")
             .env("TZ", "UTC")
-            .stdin(std::process::Stdio::null())
-            .output()
-            .expect("there is a shell");
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it prints text");
-        Ran {
-            stdout: text(run.stdout),
-            stderr: text(run.stderr),
-            code: run.status.code().unwrap_or(-1),
-        }
+            .stdin(std::process::Stdio::null());
+        command
     }
 
     /// Compares the page with its file, or writes it if `WINDLASS_BLESS` is set.

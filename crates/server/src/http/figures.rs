@@ -189,7 +189,7 @@ mod tests {
 
     /// The page on figures: each with its type, its labels and what it says.
     fn page() -> String {
-        let figures = Figures::default();
+        let figures = Figures::new(&Counts::default());
         figures.call(&ROUTES[0], StatusCode::OK, Duration::from_millis(1));
         figures.problem("NOT_FOUND");
         let held = StoreFigures::default();

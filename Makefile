@@ -34,7 +34,7 @@ test-second-postgres: ## the store on other majors of PostgreSQL than the instal
 	CARGO=$(CARGO) scripts/second-postgres $(POSTGRES)
 
 bless: ## write the generated documents and the schema anew
-	WINDLASS_BLESS=1 $(CARGO) test --locked -p windlass-server --bins --test docs --test http
+	WINDLASS_BLESS=1 $(CARGO) test --locked -p windlass-server --bins --test docs --test http --test cli --test guide
 	WINDLASS_BLESS=1 $(CARGO) test --locked -p windlass-store --test schema --test golden
 	WINDLASS_BLESS=1 $(CARGO) test --locked -p windlass-store --test postgres schema
 

@@ -1,25 +1,23 @@
 //! The `windlass` binary: parse, dispatch, exit code.
 
 mod cli;
-#[cfg(unix)]
 mod config;
-#[cfg(unix)]
+mod demo;
 mod executors;
-#[cfg(unix)]
 mod http;
-#[cfg(unix)]
 mod traces;
-#[cfg(unix)]
 mod webhooks;
+
+#[cfg(not(unix))]
+compile_error!("the windlass binary needs the signals, locks and processes of a Unix system");
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use mimalloc::MiMalloc;
 
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    cli::run(cli::Cli::parse())
+    cli::run(cli::parse())
 }

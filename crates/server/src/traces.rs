@@ -48,7 +48,7 @@ const CALL_MAX: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Traces {
     told: Option<Arc<Told>>,
-    pub(crate) counts: Counts,
+    pub(crate) counts: SpanCounts,
 }
 
 #[derive(Debug)]
@@ -59,7 +59,7 @@ struct Told {
 
 /// How many spans the collector took, and how many are lost.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct SpanCounts {
     pub(crate) sent: Counter,
     pub(crate) lost: Counter,
 }
@@ -102,7 +102,7 @@ pub(crate) struct Enqueued {
 impl Traces {
     /// Begins to tell, if a collector is named. The error says what to do.
     pub(crate) fn open(settings: &Settings) -> Result<(Self, Option<Teller>), String> {
-        let counts = Counts::default();
+        let counts = SpanCounts::default();
         let Some(endpoint) = endpoint(settings) else {
             return Ok((Self { told: None, counts }, None));
         };
@@ -267,7 +267,7 @@ async fn tell(
     exporter: SpanExporter,
     mut queue: mpsc::Receiver<SpanData>,
     mut stop: oneshot::Receiver<()>,
-    counts: Counts,
+    counts: SpanCounts,
 ) {
     let (mut stopping, mut is_away) = (false, false);
     loop {

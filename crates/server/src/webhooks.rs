@@ -172,7 +172,7 @@ impl Follower {
         if let Some(number) = self.engine.store().mark(&self.mark).await? {
             return Ok(number);
         }
-        let end = end_of_feed(&self.engine).await?;
+        let end = self.engine.store().feed_end().await?;
         self.save(end).await?;
         Ok(end)
     }
@@ -254,19 +254,6 @@ fn fits(filter: &EventFilter, state: windlass::State, spec: &Spec) -> bool {
         && (filter.states.is_empty() || filter.states.contains(&state))
         && (filter.kinds.is_empty() || filter.kinds.contains(&spec.kind))
         && (filter.queues.is_empty() || filter.queues.contains(&spec.queue))
-}
-
-/// The number of the last event.
-async fn end_of_feed(engine: &Engine) -> Result<u64, store::Error> {
-    let mut upto = 0;
-    loop {
-        match engine.store().feed(&Scope::Every, upto, 10_000).await {
-            Ok(feed) if feed.upto > upto => upto = feed.upto,
-            Ok(_) => return Ok(upto),
-            Err(store::Error::FeedGone { from }) => upto = from.saturating_sub(1).max(upto),
-            Err(error) => return Err(error),
-        }
-    }
 }
 
 /// What all deliveries share.

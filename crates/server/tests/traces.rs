@@ -98,7 +98,7 @@ fn a_worker_elsewhere_is_part_of_the_trace_and_what_is_left_is_told_at_the_end()
     let collector = Receiver::start(|_| 200);
     let store = format!("sqlite:{}", folder.path().join("windlass.db").display());
     let endpoint = format!("http://{}", collector.address);
-    let server = Server::start_on(&store, folder.path(), "", |command| {
+    let server = Server::start_on(&store, folder.path(), "", "127.0.0.1:0", |command| {
         command.env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint);
     });
     let id = enqueue(&server, &json!({"kind": "mail", "max_retries": 0}));
@@ -123,7 +123,7 @@ fn a_collector_that_is_away_holds_nothing_up_and_is_told_of_once() {
     let log = fs::File::create(folder.path().join("log")).unwrap();
     let store = format!("sqlite:{}", folder.path().join("windlass.db").display());
     let config = format!("[traces]\nendpoint = \"http://{nobody}\"\n");
-    let server = Server::start_on(&store, folder.path(), &config, |command| {
+    let server = Server::start_on(&store, folder.path(), &config, "127.0.0.1:0", |command| {
         command.stderr(Stdio::from(log));
     });
     let began = Instant::now();

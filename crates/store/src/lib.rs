@@ -30,6 +30,7 @@ mod rules;
 mod schedule_row;
 pub mod sqlite;
 mod standing;
+mod survey;
 mod token_row;
 
 use std::{future::Future, pin::Pin, sync::Arc};
@@ -45,6 +46,7 @@ use read::{
 };
 pub use rules::RuleChange;
 pub use rusqlite;
+pub use survey::{Step, Survey};
 use windlass_kernel::{
     About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, MarkName, Retention, Rule,
     Schedule, ScheduleName, TaskId, TenantId, Token, TokenId, WorkerId,
@@ -139,6 +141,9 @@ pub trait Store: Send + Sync {
     /// the scope may see, and says how far it looked. If some events are no longer kept it says so, and from where on
     /// all are: none is passed over in silence.
     fn feed(&self, scope: &Scope, after: u64, rows: u32) -> StoreFuture<'_, Feed>;
+
+    /// The number of the newest event, for a follower that begins at the end; 0, if nothing has happened yet.
+    fn feed_end(&self) -> StoreFuture<'_, u64>;
 
     /// What was noted about something that is not a job before an event, newest first, so many at the most.
     fn notes(

@@ -41,6 +41,7 @@ use self::{
     flying::Flying,
     queue::{Batch, Entry, Queue, Sender},
 };
+use crate::tally::Tally;
 use windlass_store::{Error, Overlap, Store, Write};
 
 /// The bounds of a Committer.
@@ -67,6 +68,7 @@ pub struct Committer {
     store: Arc<dyn Store>,
     queue: Arc<Queue>,
     overlap: Overlap,
+    tally: Arc<Tally>,
 }
 
 impl Committer {
@@ -75,7 +77,12 @@ impl Committer {
         let (batch_max, queue_max) = (config.batch_max.max(1), config.queue_max.max(1));
         let overlap = store.overlap();
         let queue = Queue::new(Config { batch_max, queue_max }, overlap.commits_max > 1);
-        Self { store, queue, overlap }
+        Self { store, queue, overlap, tally: Arc::default() }
+    }
+
+    /// What was written so far, counted.
+    pub(crate) fn tally(&self) -> Arc<Tally> {
+        self.tally.clone()
     }
 
     /// A way to submit writes.
@@ -148,7 +155,10 @@ impl Committer {
             let error = match self.store.commit(writes.clone()).await {
                 Ok(replies) => {
                     // If the store forgets one, its sender is dropped, and that tells it the truth: lost.
-                    for (answer, reply) in answers.into_iter().zip(replies) {
+                    for ((answer, reply), write) in answers.into_iter().zip(replies).zip(&*writes) {
+                        if let Ok(reply) = &reply {
+                            self.tally.count(write, reply);
+                        }
                         let _ = answer.send(reply.map_err(SubmitError::Refused));
                     }
                     continue;

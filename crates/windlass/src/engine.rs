@@ -31,6 +31,7 @@ pub use self::{progress::Progress, wait::Ended};
 use crate::{
     Committer, Error, Handle, Ids, JobRequest, SubmitError, clock, committer,
     ids::{Random, system_random},
+    tally::{Tallied, Tally},
     timers::{self, Timers},
     worker::WorkerBuilder,
 };
@@ -103,6 +104,7 @@ pub(crate) struct Inner {
     /// The store, if it is a server.
     #[cfg(feature = "client")]
     pub(crate) remote: Option<Arc<crate::client::Remote>>,
+    tally: Arc<Tally>,
     ends: Ends,
     pub(crate) local: Local,
     pub(crate) store_clock: Arc<StoreClock>,
@@ -196,6 +198,7 @@ impl Engine {
             schema: opened.schema,
             #[cfg(feature = "client")]
             remote: opened.remote,
+            tally: committer.tally(),
             ends: Ends::default(),
             local: Local::default(),
             store_clock,
@@ -247,6 +250,11 @@ impl Engine {
     pub async fn submit_all(&self, writes: &[Write]) -> Vec<Result<Reply, Error>> {
         let replies = self.inner.submit_many_known(writes).await;
         replies.into_iter().map(|reply| reply.map_err(Error::from)).collect()
+    }
+
+    /// What this engine has written since it was opened, counted: for figures and rates.
+    pub fn tally(&self) -> Tallied {
+        self.inner.tally.read()
     }
 
     /// Makes the ids of what is new.

@@ -55,6 +55,7 @@ mod request;
 pub mod rules;
 pub mod schedules;
 pub mod shutdown;
+mod tally;
 pub mod testing;
 pub mod timers;
 mod trace;
@@ -72,6 +73,7 @@ pub use ids::Ids;
 pub use request::{JobRequest, Work, job};
 pub use rules::rule;
 pub use schedules::{CatchUp, Overlap};
+pub use tally::Tallied;
 pub use trace::TraceContext;
 pub use why::Why;
 pub use windlass_kernel::{

@@ -10,6 +10,12 @@ pub(crate) const USAGE: u8 = 2;
 pub(crate) const NOT_FOUND: u8 = 3;
 /// Something is in the way.
 pub(crate) const CONFLICT: u8 = 4;
+/// Nobody answers, or not in time.
+pub(crate) const UNREACHABLE: u8 = 5;
+/// Whoever calls may not do it.
+pub(crate) const DENIED: u8 = 6;
+/// The job that was waited for did not succeed.
+pub(crate) const AWAITED_FAILED: u8 = 10;
 /// The person stopped it: 128 and the number of the signal, as shells have it.
 pub(crate) const INTERRUPTED: u8 = 130;
 

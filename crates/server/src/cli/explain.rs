@@ -7,6 +7,7 @@ use serde::Serialize;
 use windlass_kernel::{
     Cause, Failure, OpKind, Refusal, State,
     machine::{MOVES, NOTES},
+    refusal::CodeInfo,
 };
 
 use super::{Output, exit, output};
@@ -66,13 +67,18 @@ fn meanings() -> Vec<Meaning> {
         ..plain(cause.as_str(), "cause", cause.meaning())
     });
     let ops = OpKind::ALL.iter().map(|op| plain(op.as_str(), "op", op.meaning()));
-    let codes =
-        [Refusal::CODES, Failure::CODES, windlass_store::Error::CODES, crate::http::PROBLEM_CODES];
-    let codes = codes.into_iter().flatten().map(|info| Meaning {
+    let codes = codes().map(|info| Meaning {
         remedy: Some(info.remedy),
         ..plain(info.code, "error code", info.meaning)
     });
     states.chain(causes).chain(ops).chain(codes).collect()
+}
+
+/// Every error code.
+pub(crate) fn codes() -> impl Iterator<Item = &'static CodeInfo> {
+    let tables =
+        [Refusal::CODES, Failure::CODES, windlass_store::Error::CODES, crate::http::PROBLEM_CODES];
+    tables.into_iter().flatten()
 }
 
 fn steps(wanted: impl Fn(&Step) -> bool) -> Vec<Step> {

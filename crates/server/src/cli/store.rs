@@ -5,12 +5,13 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::Args;
 use windlass_store::{Error, postgres};
 
-use super::exit;
+use super::{exit, trouble::Trouble};
 
-#[derive(Args)]
+#[derive(Args, Clone, Default)]
 pub(crate) struct StoreArg {
     /// The database: sqlite:FILE or postgres://HOST/DATABASE.
     #[arg(long, env = "WINDLASS_STORE", default_value = "sqlite:windlass.db")]
+    #[arg(hide_env_values = true, help_heading = "Where")]
     pub(crate) store: String,
 }
 
@@ -36,6 +37,25 @@ impl StoreArg {
              Try --store sqlite:FILE or --store postgres://HOST/DATABASE."
         );
         Err(exit::fail(exit::USAGE, &message))
+    }
+
+    /// What was named, which has to be there if it is a file.
+    #[cfg(unix)]
+    pub(crate) fn told(&self) -> Result<StoreName, Trouble> {
+        let store = &self.store;
+        if let Some(path) = store.strip_prefix("sqlite:").map(PathBuf::from) {
+            if path.is_file() {
+                return Ok(StoreName::File(path));
+            }
+            let what = format!("there is no database file {}", path.display());
+            return Err(Trouble::not_found(what).then("Name another one with --store sqlite:FILE."));
+        }
+        if store.starts_with("postgres://") || store.starts_with("postgresql://") {
+            let options = postgres::Options::parse(store).map_err(|why| Trouble::of_store(&why))?;
+            return Ok(StoreName::Server(Box::new(options)));
+        }
+        Err(Trouble::usage(format!("{store:?} is no store that I know"))
+            .then("Try --store sqlite:FILE or --store postgres://HOST/DATABASE."))
     }
 
     /// The file, whether it is there or not, for a command that copies files.
@@ -71,9 +91,14 @@ pub(crate) fn existing(path: PathBuf) -> Result<PathBuf, ExitCode> {
 
 /// Tells the error with its causes, and what to do.
 pub(crate) fn fail(error: &Error) -> ExitCode {
-    let code = match error {
+    exit::fail(exit_of(error), &format!("{}\n{}", exit::chain(error), error.info().remedy))
+}
+
+/// How a command ends that met this error.
+pub(crate) fn exit_of(error: &Error) -> u8 {
+    match error {
         Error::Exists { .. } | Error::InUse { .. } => exit::CONFLICT,
+        Error::Unavailable(_) => exit::UNREACHABLE,
         _ => exit::FAILED,
-    };
-    exit::fail(code, &format!("{}\n{}", exit::chain(error), error.info().remedy))
+    }
 }

@@ -1,24 +1,21 @@
-//! `windlass token`: the first token of a store, and those after it, from the machine that has the store.
+//! `windlass token`: who may come in from outside.
 //!
-//! A server that is running issues tokens itself, to those who are its admins: `POST /api/v1/tokens`.
+//! The first token of a store is made without a server, by whoever can open the store. Later ones are issued by the
+//! server that has it open, to those who are its admins.
 
-use std::process::ExitCode;
-
+use axum::http::Method;
 use clap::{Args, Subcommand};
-use serde::Serialize;
-use windlass::{Config, Engine, Error};
-use windlass_kernel::{
-    Actor, By, Principal, Refusal, Timestamp, Token as Kept, TokenId, TokenOp,
-    ids::TokenLabel,
-    token::{IssueToken, RevokeToken, Role},
-};
-use windlass_store::read::Scope;
+use serde::Deserialize;
+use serde_json::json;
+use windlass_kernel::Timestamp;
 
 use super::{
-    Output, exit,
-    store::{self, StoreArg},
+    api::{Api, ApiArgs, path},
+    table::{Cell, Room, Table},
+    times,
+    trouble::Trouble,
+    view::{View, state_look},
 };
-use crate::http::{Secret, send_token};
 
 #[derive(Subcommand)]
 pub(crate) enum Token {
@@ -26,7 +23,7 @@ pub(crate) enum Token {
     Add(Add),
     /// List the tokens, without their secrets.
     List(List),
-    /// Revoke a token.
+    /// Revoke a token, at once.
     Revoke(Revoke),
 }
 
@@ -35,25 +32,22 @@ pub(crate) struct Add {
     /// As whom its bearer acts. Two people are two principals, not two tokens.
     principal: String,
     /// What its bearer may do: viewer, worker, operator or admin.
-    #[arg(long, default_value = "operator")]
+    #[arg(long, default_value = "operator", value_parser = ["viewer", "worker", "operator", "admin"])]
     role: String,
-    /// Whose things it opens; * for those of every tenant.
-    #[arg(long, default_value = "default")]
-    tenant: String,
     /// What people call it.
     #[arg(long)]
     label: Option<String>,
-    /// From when on it opens nothing, such as 2027-01-01T00:00:00Z.
-    #[arg(long)]
+    /// From when on it opens nothing: 2027-01-01T00:00:00Z, or 90d from now.
+    #[arg(long, value_name = "TIME")]
     expires_at: Option<String>,
     #[command(flatten)]
-    store: StoreArg,
+    api: ApiArgs,
 }
 
 #[derive(Args)]
 pub(crate) struct List {
     #[command(flatten)]
-    store: StoreArg,
+    api: ApiArgs,
 }
 
 #[derive(Args)]
@@ -64,146 +58,124 @@ pub(crate) struct Revoke {
     #[arg(long)]
     reason: Option<String>,
     #[command(flatten)]
-    store: StoreArg,
+    api: ApiArgs,
 }
 
 /// A token as it is shown.
-#[derive(Serialize)]
+#[derive(Deserialize)]
 struct Shown {
     token_id: String,
     principal: String,
     role: String,
     tenant: String,
     label: Option<String>,
+    created_at: Timestamp,
     expires_at: Option<Timestamp>,
     revoked_at: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<String>,
 }
 
-impl From<Kept> for Shown {
-    fn from(token: Kept) -> Self {
-        Self {
-            token_id: token.id.to_string(),
-            principal: token.principal.to_string(),
-            role: token.role.to_string(),
-            tenant: token.tenant_word().to_owned(),
-            label: token.label.as_ref().map(ToString::to_string),
-            expires_at: token.expires_at,
-            revoked_at: token.revoked_at,
-            token: None,
-        }
-    }
+#[derive(Deserialize)]
+struct Me {
+    tenant: String,
 }
 
-pub(crate) fn run(command: &Token, output: Output) -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return exit::fail(exit::FAILED, &format!("cannot start: {error}")),
-    };
-    let StoreArg { store } = match command {
-        Token::Add(add) => &add.store,
-        Token::List(list) => &list.store,
-        Token::Revoke(revoke) => &revoke.store,
-    };
-    let done = runtime.block_on(async {
-        let config = Config { timers: None, retention: None, ..Config::default() };
-        let engine = Engine::open_with(store, &config).await?;
-        let done = act(command, &engine).await;
-        engine.close().await;
-        done
-    });
-    match done {
-        Ok(tokens) => show(command, tokens, output),
-        Err(error) => fail(&error),
-    }
-}
-
-async fn act(command: &Token, engine: &Engine) -> Result<Vec<Shown>, Error> {
-    let by: By = Actor::User(Principal::new("command-line")?).into();
+pub(crate) async fn run(command: &Token, view: &View) -> Result<(), Trouble> {
     match command {
-        Token::Add(add) => {
-            let unknown = || Refusal::invalid("role", "must be viewer, worker, operator or admin");
-            let secret = Secret::new(engine.ids().token_id());
-            let expires_at = add.expires_at.as_deref().map(time).transpose()?;
-            let op = IssueToken {
-                id: secret.id,
-                digest: secret.digest,
-                tenant: Kept::tenant_of_word(&add.tenant)?,
-                principal: Principal::new(&add.principal)?,
-                role: Role::parse(&add.role).ok_or_else(unknown)?,
-                label: add.label.as_deref().map(TokenLabel::new).transpose()?,
-                expires_at,
-                by,
-            };
-            let token = send_token(engine, TokenOp::Issue(op)).await?;
-            Ok(vec![Shown { token: Some(secret.text), ..token.into() }])
-        }
-        Token::List(_) => {
-            let tokens = engine.store().tokens(&Scope::Every).await?;
-            Ok(tokens.into_iter().map(Shown::from).collect())
-        }
-        Token::Revoke(revoke) => {
-            let id: TokenId = revoke.id.parse()?;
-            let op = RevokeToken { id, within: None, reason: revoke.reason.clone(), by };
-            Ok(vec![send_token(engine, TokenOp::Revoke(op)).await?.into()])
-        }
+        Token::Add(command) => add(command, view).await,
+        Token::List(command) => list(command, view).await,
+        Token::Revoke(command) => revoke(command, view).await,
     }
 }
 
-fn time(text: &str) -> Result<Timestamp, Refusal> {
-    let quoted = serde_json::Value::String(text.to_owned());
-    let why = "must be a time such as 2027-01-01T00:00:00Z";
-    serde_json::from_value(quoted).map_err(|_| Refusal::invalid("expires_at", why))
+async fn add(command: &Add, view: &View) -> Result<(), Trouble> {
+    let at = |text: &String| times::parse_time(text, view.times.now()).map_err(Trouble::usage);
+    let expires_at = command.expires_at.as_ref().map(at).transpose()?;
+    let api = open(&command.api).await?;
+    let me: Me = api.get(&path(&["me"])).await?.read()?;
+    // Whoever may do everything to everybody's things does not give that away by saying nothing.
+    let usual = (me.tenant == "*").then_some("default");
+    let body = json!({
+        "principal": command.principal,
+        "role": command.role,
+        "tenant": command.api.tenant().or(usual),
+        "label": command.label,
+        "expires_at": expires_at,
+    });
+    let document = api.post(&path(&["tokens"]), Some(body.to_string())).await?;
+    api.close().await;
+    let made: Shown = document.read()?;
+    view.document(&document, || made.token.clone().unwrap_or_default() + "\n");
+    view.say(&format!(
+        "{} lets {} in as {} of tenant {}. It is not shown again.",
+        made.token_id, made.principal, made.role, made.tenant
+    ));
+    Ok(())
 }
 
-fn show(command: &Token, tokens: Vec<Shown>, output: Output) -> ExitCode {
-    match (output, command) {
-        (Output::Json, Token::List(_)) => println!("{}", json(&tokens)),
-        (Output::Json | Output::Jsonl, _) => {
-            tokens.iter().for_each(|one| println!("{}", json(one)));
+async fn list(command: &List, view: &View) -> Result<(), Trouble> {
+    let api = open(&command.api).await?;
+    let page = api.page(&path(&["tokens"])).await?;
+    api.close().await;
+    let tokens: Vec<Shown> = page.read()?;
+    view.list(&page, || {
+        let empty = "There is no token yet. Make one: windlass token add ann --role admin";
+        let mut table = Table::new(empty)
+            .column("TOKEN", Room::Needed)
+            .column("WHO", Room::Shorten(8))
+            .column("ROLE", Room::Needed)
+            .column("TENANT", Room::Spare(0))
+            .column("LABEL", Room::Spare(3))
+            .column("CREATED", Room::Spare(2))
+            .column("HOLDS", Room::Spare(1));
+        for token in &tokens {
+            table.row([
+                token.token_id.as_str().into(),
+                token.principal.as_str().into(),
+                token.role.as_str().into(),
+                token.tenant.as_str().into(),
+                token.label.as_deref().unwrap_or("-").into(),
+                view.times.show(token.created_at).into(),
+                token.holds(view),
+            ]);
         }
-        (Output::Table, Token::Add(_)) => {
-            for shown in tokens {
-                println!("{}", shown.token.unwrap_or_default());
-                eprintln!(
-                    "{} lets {} in as {} of tenant {}. It is not shown again.",
-                    shown.token_id, shown.principal, shown.role, shown.tenant
-                );
-            }
-        }
-        (Output::Table, _) => {
-            for shown in tokens {
-                let state = match (shown.revoked_at, shown.expires_at) {
-                    (Some(at), _) => format!("revoked {at}"),
-                    (None, Some(at)) => format!("until {at}"),
-                    (None, None) => "for ever".to_owned(),
-                };
-                println!(
-                    "{}  {:<9} {:<20} {:<16} {state}",
-                    shown.token_id, shown.role, shown.principal, shown.tenant
-                );
-            }
-        }
-    }
-    ExitCode::SUCCESS
+        table
+    });
+    Ok(())
 }
 
-fn json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("it is plain data")
+async fn revoke(command: &Revoke, view: &View) -> Result<(), Trouble> {
+    let api = open(&command.api).await?;
+    let body = json!({"reason": command.reason}).to_string();
+    let document = api.call(Method::DELETE, &path(&["tokens", &command.id]), Some(body)).await?;
+    api.close().await;
+    let gone: Shown = document.read()?;
+    view.document(&document, || {
+        format!("{} of {} opens nothing any more.\n", gone.token_id, gone.principal)
+    });
+    Ok(())
 }
 
-fn fail(error: &Error) -> ExitCode {
-    match error {
-        Error::Store(error) => store::fail(error),
-        Error::Refused(refusal) => {
-            let code = match refusal {
-                Refusal::NotFound { .. } => exit::NOT_FOUND,
-                Refusal::Invalid { .. } => exit::USAGE,
-                _ => exit::CONFLICT,
-            };
-            exit::fail(code, &format!("{refusal}\n{}", refusal.info().remedy))
-        }
-        other => exit::fail(exit::USAGE, &format!("{other:?}")),
+/// The first token is made before there is anything else, so the database is made too. Whoever can open it is its admin.
+async fn open(args: &ApiArgs) -> Result<Api, Trouble> {
+    Api::open_or_make(&args.of_every_tenant()).await
+}
+
+impl Shown {
+    /// Whether it opens anything, and until when.
+    fn holds(&self, view: &View) -> Cell {
+        let times = view.times;
+        let (shape, style) = match (self.revoked_at, self.expires_at) {
+            (Some(_), _) => state_look("cancelled"),
+            (None, Some(at)) if at <= times.now() => state_look("failed"),
+            (None, _) => state_look("succeeded"),
+        };
+        let words = match (self.revoked_at, self.expires_at) {
+            (Some(at), _) => format!("revoked {}", times.show(at)),
+            (None, Some(at)) if at <= times.now() => format!("expired {}", times.show(at)),
+            (None, Some(at)) => format!("until {}", times.show(at)),
+            (None, None) => "for ever".to_owned(),
+        };
+        Cell::styled(format!("{shape} {words}"), style)
     }
 }

@@ -15,6 +15,8 @@ use windlass_kernel::{State, TenantId, Timestamp};
 use windlass_store::{Error, read::Scope};
 
 use super::{
+    app::App,
+    counts::Counts,
     document::List,
     figures::Figures,
     problem::Problem,
@@ -126,16 +128,14 @@ impl Alerts {
     }
 
     /// Looks again and again, until it is dropped.
-    pub(crate) async fn run(
-        self: Arc<Self>,
-        engine: Engine,
-        figures: Arc<Figures>,
-        thresholds: Thresholds,
-    ) {
+    pub(crate) async fn run(self: Arc<Self>, app: Arc<App>) {
         let mut seen = Seen::default();
         loop {
-            let found = look(&engine, &figures, &thresholds, &mut seen).await;
-            for (begins, alert) in self.replace(found, engine.now()) {
+            // They may be others the next time.
+            let limits = app.limits.now();
+            let thresholds = &limits.alerts;
+            let found = look(&app.engine, &app.figures, &app.counts, thresholds, &mut seen).await;
+            for (begins, alert) in self.replace(found, app.engine.now()) {
                 if let Some(tell) = self.tell.get() {
                     tell(begins, alert).await;
                 }
@@ -181,12 +181,13 @@ impl Alert {
 async fn look(
     engine: &Engine,
     figures: &Figures,
+    counts: &Counts,
     thresholds: &Thresholds,
     seen: &mut Seen,
 ) -> Vec<Alert> {
     let mut found = Vec::new();
     refusals(figures, thresholds, seen, &mut found);
-    if let Err(error) = ask(engine, thresholds, seen, &mut found).await {
+    if let Err(error) = ask(engine, counts, thresholds, seen, &mut found).await {
         found.push(Alert {
             severity: "P1",
             remedy: "Look at the database and at the disk. What was acknowledged is kept; work goes on when it is back.",
@@ -220,6 +221,7 @@ fn refusals(figures: &Figures, thresholds: &Thresholds, seen: &mut Seen, found: 
 
 async fn ask(
     engine: &Engine,
+    counts: &Counts,
     thresholds: &Thresholds,
     seen: &mut Seen,
     found: &mut Vec<Alert>,
@@ -230,7 +232,7 @@ async fn ask(
     })?;
     follow(engine, seen).await?;
     let now = Instant::now();
-    let counts = store.counts(&Scope::Every).await?;
+    let counts = counts.read(engine, &Scope::Every).await?.rows;
     let is_open = |state: &str| State::parse(state).is_some_and(|state| !state.is_end());
     let open: u64 = counts.iter().filter(|(_, state, _)| is_open(state)).map(|row| row.2).sum();
     let retrying = |row: &&(String, String, u64)| row.1 == State::RetryScheduled.as_str();
@@ -295,8 +297,10 @@ async fn ask(
 /// Reads what has happened since the last look. What happened before the first one is not counted.
 async fn follow(engine: &Engine, seen: &mut Seen) -> Result<(), Error> {
     let store = engine.store();
-    let is_first = seen.upto.is_none();
-    let mut upto = seen.upto.unwrap_or(0);
+    let mut upto = match seen.upto {
+        Some(upto) => upto,
+        None => *seen.upto.insert(store.feed_end().await?),
+    };
     loop {
         let feed = match store.feed(&Scope::Every, upto, 1_000).await {
             Err(Error::FeedGone { from }) => {
@@ -306,7 +310,7 @@ async fn follow(engine: &Engine, seen: &mut Seen) -> Result<(), Error> {
             other => other?,
         };
         let now = Instant::now();
-        for told in feed.events.iter().filter(|_| !is_first) {
+        for told in &feed.events {
             let Some(event) = told.event() else { continue };
             match event.to {
                 State::DlqPending => seen.letters.entry(told.tenant.clone()).or_default().add(now),
@@ -338,12 +342,16 @@ fn alert(name: &'static str, value: f64, threshold: f64, summary: String) -> Ale
 
 /// `GET /api/v1/alerts`
 pub(crate) async fn list(call: Call) -> Result<Answer, Problem> {
+    Ok(Answer::ok(&List { items: seen_by(&call), next: None }))
+}
+
+/// Those that the caller may see.
+pub(crate) fn seen_by(call: &Call) -> Vec<Alert> {
     let is_mine = |alert: &Alert| match (call.scope(), &alert.tenant) {
         (Scope::Every, _) => true,
         (Scope::Of(own), Some(tenant)) => own.as_str() == tenant,
         // What is about the whole store is for those who look after it.
         (Scope::Of(own), None) => own.as_str() == Engine::TENANT_DEFAULT,
     };
-    let items = call.app.alerts.now().into_iter().filter(is_mine).collect();
-    Ok(Answer::ok(&List { items, next: None }))
+    call.app.alerts.now().into_iter().filter(is_mine).collect()
 }

@@ -1,19 +1,26 @@
 //! What all calls share: the engine, the settings, and what is counted.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use axum::http::{HeaderMap, HeaderValue, header};
-use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::sync::{SemaphorePermit, watch};
 use windlass::Engine;
 use windlass_kernel::{Job, JobId, Principal, TenantId, token::Role};
 
 use super::{
     alerts::{Alerts, Thresholds},
     caller::{Access, Caller},
+    counts::Counts,
     figures::Figures,
+    limits::Limits,
     listening::Listening,
     problem::Problem,
-    rates::Rates,
     room::Rooms,
     route::Call,
     tail::Tail,
@@ -71,10 +78,15 @@ pub(crate) struct App {
     pub(crate) figures: Arc<Figures>,
     pub(crate) traces: Traces,
     pub(crate) alerts: Arc<Alerts>,
-    pub(crate) rates: Rates,
-    places: Semaphore,
+    pub(crate) counts: Arc<Counts>,
+    /// What of the settings can be changed while it runs.
+    pub(crate) limits: Limits,
     pub(crate) listening: Listening,
     pub(crate) tokens: tokens::Known,
+    /// Does the worker of the demo run here?
+    has_demo: AtomicBool,
+    /// Who calls, where nobody else can: in the process of the one who has the store.
+    trusted: Option<Caller>,
     /// True from the moment when the server is to stop.
     pub(crate) stopping: watch::Receiver<bool>,
 }
@@ -93,13 +105,34 @@ impl App {
             figures: Arc::new(Figures::new(&traces.counts)),
             traces,
             alerts: Arc::default(),
+            counts: Arc::default(),
             listening: Listening::default(),
             tokens: tokens::Known::default(),
-            rates: Rates::new(settings.calls_per_second),
-            places: Semaphore::new(settings.calls_max),
+            has_demo: AtomicBool::new(false),
+            trusted: None,
+            limits: Limits::new(settings.clone()),
             settings,
             stopping,
         }
+    }
+
+    /// Every call is this one's. It is for calls within a process, and never for what listens.
+    pub(crate) fn trusting(self, caller: Caller) -> Self {
+        Self { trusted: Some(caller), ..self }
+    }
+
+    /// Does it listen, or is it for calls within a process?
+    pub(crate) fn is_serving(&self) -> bool {
+        self.trusted.is_none()
+    }
+
+    /// The worker of the demo runs here from now on.
+    pub(crate) fn demo_runs(&self) {
+        self.has_demo.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_demo(&self) -> bool {
+        self.has_demo.load(Ordering::Relaxed)
     }
 
     /// Who calls. In development, who brings no token may do everything, under any name.
@@ -108,6 +141,9 @@ impl App {
         headers: &HeaderMap,
         access: Access,
     ) -> Result<Caller, Problem> {
+        if let Some(caller) = &self.trusted {
+            return Ok(caller.clone());
+        }
         if let Some(token) = tokens::bearer(headers)? {
             return self.tokens.caller(&self.engine, token).await;
         }
@@ -130,7 +166,7 @@ impl App {
                     retry_after: Some(1),
                     ..Problem::overloaded("as many calls as the server can hold are being answered")
                 };
-                self.places.try_acquire().map(Some).map_err(full)
+                self.limits.place().map(Some).map_err(full)
             }
         }
     }

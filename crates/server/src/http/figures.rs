@@ -16,8 +16,8 @@ use prometheus_client::{
 use windlass::Engine;
 use windlass_store::{Error, read::Scope};
 
-use super::{queues::is_worker_of, route::Route};
-use crate::traces::Counts;
+use super::{counts::Counts, queues::is_worker_of, route::Route};
+use crate::traces::SpanCounts;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CallLabels {
@@ -48,7 +48,7 @@ pub(crate) struct Figures {
 
 impl Figures {
     /// With what is counted elsewhere.
-    pub(crate) fn new(spans: &Counts) -> Self {
+    pub(crate) fn new(spans: &SpanCounts) -> Self {
         let mut registry = Registry::with_prefix("windlass");
         let (calls, problems) = (Family::default(), Family::default());
         let invalid = Counter::default();
@@ -148,10 +148,15 @@ impl Default for StoreFigures {
 
 impl StoreFigures {
     /// Asks the store.
-    pub(crate) async fn read(&self, engine: &Engine, scope: &Scope) -> Result<(), Error> {
+    pub(crate) async fn read(
+        &self,
+        engine: &Engine,
+        counts: &Counts,
+        scope: &Scope,
+    ) -> Result<(), Error> {
         let store = engine.store();
         let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-        for (queue, state, count) in store.counts(scope).await? {
+        for (queue, state, count) in counts.read(engine, scope).await?.rows.iter().cloned() {
             self.jobs.get_or_create(&JobLabels { queue, state }).inc_by(number(count));
         }
         for oldest in store.oldest_ready(scope).await? {
@@ -189,7 +194,7 @@ mod tests {
 
     /// The page on figures: each with its type, its labels and what it says.
     fn page() -> String {
-        let figures = Figures::new(&Counts::default());
+        let figures = Figures::new(&SpanCounts::default());
         figures.call(&ROUTES[0], StatusCode::OK, Duration::from_millis(1));
         figures.problem("NOT_FOUND");
         let held = StoreFigures::default();

@@ -44,6 +44,15 @@ fn router(app: &Arc<App>) -> Router {
     router.fallback(no_route).method_not_allowed_fallback(no_method).with_state(app.clone())
 }
 
+/// Every route, called within this process.
+pub(crate) struct InProcess(pub(crate) TowerToHyperService<Router>);
+
+impl InProcess {
+    pub(crate) fn new(app: &Arc<App>) -> Self {
+        Self(TowerToHyperService::new(router(app)))
+    }
+}
+
 /// Serves until it is told to stop, and then until everything that was begun is answered, or its grace is over.
 pub(crate) async fn serve(
     app: Arc<App>,
@@ -55,8 +64,7 @@ pub(crate) async fn serve(
     let mut beside = JoinSet::new();
     beside.spawn(app.rooms.clone().run(app.engine.clone()));
     beside.spawn(app.tail.clone().run(app.engine.clone()));
-    let (figures, thresholds) = (app.figures.clone(), app.settings.alerts.clone());
-    beside.spawn(app.alerts.clone().run(app.engine.clone(), figures, thresholds));
+    beside.spawn(app.alerts.clone().run(app.clone()));
     let places = Arc::new(Semaphore::new(app.settings.connections_max));
     let graceful = GracefulShutdown::new();
     loop {
@@ -89,7 +97,7 @@ pub(crate) async fn serve(
         };
     }
     drop(listener);
-    let _ = timeout(app.settings.grace, graceful.shutdown()).await;
+    let _ = timeout(app.limits.now().grace, graceful.shutdown()).await;
     beside.shutdown().await;
 }
 

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use windlass_kernel::WorkerId;
+use windlass_kernel::{Queue, WorkerId};
 use windlass_store::read::Listens;
 
 /// What is known of each worker.
@@ -20,6 +20,16 @@ impl Listening {
     const AGAIN: Duration = Duration::from_secs(30);
     /// The most workers that are remembered.
     const KNOWN_MAX: usize = 100_000;
+
+    /// Those who have come, and to which queues they listen.
+    pub(crate) fn workers(&self) -> Vec<(String, String)> {
+        let known = self.known.lock().expect("nobody panics with it");
+        let queues = |to: &Listens| {
+            let names: Vec<&str> = to.queues.iter().map(Queue::as_str).collect();
+            format!("queue {}", names.join(", "))
+        };
+        known.iter().map(|(worker, (to, _))| (worker.to_string(), queues(to))).collect()
+    }
 
     /// Does the store have to hear of it?
     pub(crate) fn is_news(&self, worker: &WorkerId, to: &Listens) -> bool {

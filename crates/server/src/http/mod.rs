@@ -13,6 +13,8 @@ mod bulk;
 mod caller;
 mod claims;
 mod contract;
+mod counts;
+mod demo;
 mod document;
 mod feed;
 mod figures;
@@ -20,10 +22,12 @@ mod internal;
 mod jobs;
 mod leases;
 mod letters;
+mod limits;
 mod listen;
 mod listening;
 mod openapi;
 mod operations;
+mod overview;
 mod problem;
 mod query;
 mod queues;
@@ -45,9 +49,9 @@ pub(crate) use self::{
     alerts::{Alert, Thresholds},
     app::{App, Settings},
     bulk::{KIND as OPERATION_KIND, QUEUE as OPERATION_QUEUE, carry_out},
+    caller::Caller,
     feed::tell,
-    listen::serve,
+    listen::{InProcess, serve},
     problem::CODES as PROBLEM_CODES,
     tls::{Files as TlsFiles, Tls},
-    tokens::{Secret, send as send_token},
 };

@@ -42,7 +42,7 @@ pub(crate) async fn readyz(call: Call) -> Result<Answer, Problem> {
 /// `GET /metrics`: what this process counted, and what the store holds now.
 pub(crate) async fn metrics(call: Call) -> Result<Answer, Problem> {
     let held = StoreFigures::default();
-    let read = held.read(call.engine(), call.scope());
+    let read = held.read(call.engine(), &call.app.counts, call.scope());
     let is_up = matches!(tokio::time::timeout(ASK_MAX, read).await, Ok(Ok(())));
     held.up(is_up);
     let text = call.app.figures.text() + &held.text();

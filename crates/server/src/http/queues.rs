@@ -35,6 +35,21 @@ pub(crate) struct QueueDocument {
 
 /// `GET /api/v1/queues`
 pub(crate) async fn list(call: Call) -> Result<Answer, Problem> {
+    let (queues, _) = read(&call).await?;
+    Ok(Answer::ok(&List { items: queues.into_values().collect(), next: None }))
+}
+
+/// `GET /api/v1/queues/{name}`
+pub(crate) async fn show(call: Call) -> Result<Answer, Problem> {
+    let queue = queue(&call)?;
+    let found = read(&call).await?.0.remove(queue.as_str());
+    Ok(Answer::ok(&found.ok_or_else(|| Problem::not_found("queue"))?))
+}
+
+/// The queues that have jobs or a rule of their own, by name, and when their jobs were counted.
+pub(crate) async fn read(
+    call: &Call,
+) -> Result<(BTreeMap<String, QueueDocument>, Timestamp), Problem> {
     let store = call.engine().store();
     let mut queues: BTreeMap<String, QueueDocument> = BTreeMap::new();
     let rules = store.rules().await?;
@@ -46,14 +61,20 @@ pub(crate) async fn list(call: Call) -> Result<Answer, Problem> {
         };
         rules.iter().any(|rule| rule.says == *what && covers(&rule.scope))
     };
-    for (queue, state, count) in store.counts(call.scope()).await? {
-        let known = queues.entry(queue.clone()).or_insert_with(|| QueueDocument {
-            counts: BTreeMap::new(),
-            oldest_ready_at: None,
-            paused: says(&queue, &Says::Pause),
-            draining: says(&queue, &Says::Drain),
-            queue,
-        });
+    let empty = |queue: &str| QueueDocument {
+        queue: queue.to_owned(),
+        counts: BTreeMap::new(),
+        oldest_ready_at: None,
+        paused: says(queue, &Says::Pause),
+        draining: says(queue, &Says::Drain),
+    };
+    let mine = rules.iter().filter(|rule| is_visible(call, rule));
+    for queue in mine.filter_map(|rule| rule.scope.queue.as_ref()) {
+        queues.entry(queue.to_string()).or_insert_with(|| empty(queue.as_str()));
+    }
+    let counted = call.app.counts.read(call.engine(), call.scope()).await?;
+    for (queue, state, count) in counted.rows.iter().cloned() {
+        let known = queues.entry(queue).or_insert_with_key(|queue| empty(queue));
         *known.counts.entry(state).or_default() += count;
     }
     for oldest in store.oldest_ready(call.scope()).await? {
@@ -61,7 +82,7 @@ pub(crate) async fn list(call: Call) -> Result<Answer, Problem> {
             queue.oldest_ready_at = Some(oldest.since);
         }
     }
-    Ok(Answer::ok(&List { items: queues.into_values().collect(), next: None }))
+    Ok((queues, counted.at))
 }
 
 /// A rule that says who may run.
@@ -257,6 +278,11 @@ pub(crate) fn is_worker_of(scope: &Scope, worker: &WorkerId) -> bool {
 
 /// `GET /api/v1/workers`
 pub(crate) async fn workers(call: Call) -> Result<Answer, Problem> {
+    Ok(Answer::ok(&List { items: read_workers(&call).await?, next: None }))
+}
+
+/// The workers that the caller may see.
+pub(crate) async fn read_workers(call: &Call) -> Result<Vec<WorkerDocument>, Problem> {
     let sessions = call.engine().store().sessions().await?;
     let mine = sessions.into_iter().filter(|session| is_worker_of(call.scope(), &session.worker));
     let items = mine.map(|session| WorkerDocument {
@@ -265,5 +291,5 @@ pub(crate) async fn workers(call: Call) -> Result<Answer, Problem> {
         renewals: session.renewals,
         held: session.held,
     });
-    Ok(Answer::ok(&List { items: items.collect(), next: None }))
+    Ok(items.collect())
 }

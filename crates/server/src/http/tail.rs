@@ -4,7 +4,6 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 use windlass::Engine;
-use windlass_store::{Error, read::Scope};
 
 /// How far the feed goes, as far as is known.
 #[derive(Debug)]
@@ -21,7 +20,6 @@ impl Default for Tail {
 impl Tail {
     /// How often it looks while somebody follows.
     const LOOK: Duration = Duration::from_millis(50);
-    const ROWS: u32 = 500;
 
     /// Changes whenever there is more.
     pub(crate) fn follow(&self) -> watch::Receiver<u64> {
@@ -33,15 +31,10 @@ impl Tail {
         let mut upto = 0;
         loop {
             if self.upto.receiver_count() > 0 {
-                let found = match engine.store().feed(&Scope::Every, upto, Self::ROWS).await {
-                    Ok(feed) => feed.upto,
-                    Err(Error::FeedGone { from }) => from.saturating_sub(1),
-                    Err(_) => upto,
-                };
+                let found = engine.store().feed_end().await.unwrap_or(upto);
                 if found > upto {
                     upto = found;
                     self.upto.send_replace(upto);
-                    continue;
                 }
             }
             tokio::time::sleep(Self::LOOK).await;

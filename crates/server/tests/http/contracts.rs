@@ -167,6 +167,7 @@ async fn internal(store: Store) {
     page.post("Two ways to fail.", &both, "").await;
     page.post("Neither yes nor no.", &format!("{}?force_fail=1", path(&id)), "").await;
     page.post("One that is not there.", &path("job_00000000000000000000000007"), "").await;
+    page.post("A demo is in windlass dev alone.", "/api/v1/internal/demo", "").await;
     page.finish();
 }
 

@@ -11,7 +11,6 @@ mod bulk;
 mod client;
 mod contracts;
 mod feed;
-mod guide;
 mod jobs;
 mod kill;
 mod letters;

@@ -22,7 +22,10 @@ async fn queues(store: Store) {
     }
     server.post("/api/v1/claims", r#"{"worker_id":"w1","queues":["post"]}"#).await.ok();
     page.get("Jobs by state.", "/api/v1/queues").await;
+    page.get("One of them.", "/api/v1/queues/post").await;
+    page.get("One that nobody named.", "/api/v1/queues/nothing").await;
     page.get("Who works.", "/api/v1/workers").await;
+    page.get("Everything at a glance.", "/api/v1/overview").await;
     let body = r#"{"reason": "the provider is down"}"#;
     page.post("Nothing is started any more.", "/api/v1/queues/post/pause", body).await;
     let claim = r#"{"worker_id":"w1","queues":["post"]}"#;
@@ -35,6 +38,8 @@ async fn queues(store: Store) {
     let body = r#"{"why": "the provider is down"}"#;
     page.post("A field that nobody knows.", "/api/v1/queues/post/pause", body).await;
     page.post("A name that is none.", "/api/v1/queues/a%00b/drain", "").await;
+    page.post("One without jobs is held back.", "/api/v1/queues/later/pause", "").await;
+    page.get("It is there all the same.", "/api/v1/queues/later").await;
     page.get("A parameter that is not there.", "/api/v1/queues?name=post").await;
     page.get("Nor there.", "/api/v1/workers?name=w1").await;
     page.finish();

@@ -36,7 +36,13 @@ impl Server {
     /// Serves the store of a folder with this config.
     pub(crate) fn start(folder: &Path, config: &str) -> Self {
         let store = format!("sqlite:{}", folder.join("windlass.db").display());
-        Self::start_on(&store, folder, config, |_| {})
+        Self::start_on(&store, folder, config, "127.0.0.1:0", |_| {})
+    }
+
+    /// The same at this address.
+    pub(crate) fn start_at(folder: &Path, config: &str, listen: &str) -> Self {
+        let store = format!("sqlite:{}", folder.join("windlass.db").display());
+        Self::start_on(&store, folder, config, listen, |_| {})
     }
 
     /// Serves a store with the config of a folder, and with what else is to be said of the process.
@@ -44,13 +50,14 @@ impl Server {
         store: &str,
         folder: &Path,
         config: &str,
+        listen: &str,
         set_up: impl FnOnce(&mut Command),
     ) -> Self {
         let file = folder.join("windlass.toml");
         fs::write(&file, config).expect("the config can be written");
         let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
         command
-            .args(["serve", "--dev", "--listen", "127.0.0.1:0", "--store", store, "--config"])
+            .args(["serve", "--dev", "--listen", listen, "--store", store, "--config"])
             .arg(&file)
             .env("WINDLASS_LOG", "warn")
             .stdout(Stdio::piped());
@@ -62,6 +69,10 @@ impl Server {
         let address = line.trim().rsplit("//").next().expect("it has an address");
         let address = address.parse().unwrap_or_else(|_| panic!("it printed {line:?}"));
         Self { child, address }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Ends it at once, as a crash would.

@@ -32,6 +32,7 @@ mod schema;
 mod search;
 mod server_time;
 mod standing;
+mod survey;
 mod thin;
 mod thread;
 mod tokens;
@@ -63,6 +64,7 @@ pub use self::{
     check::check,
     inbox::{EnqueueInError, enqueue_in},
     open::{Options, Verify, remove, size_bytes},
+    survey::{steps, survey},
 };
 use self::{
     failure::Failure,
@@ -397,6 +399,12 @@ impl Store for Postgres {
         let scope = scope.clone();
         self.ask(move |inner| async move {
             inner.with_client(async move |it| read::read_feed(it, &scope, after, rows).await).await
+        })
+    }
+
+    fn feed_end(&self) -> StoreFuture<'_, u64> {
+        self.ask(move |inner| async move {
+            inner.with_client(async move |client| read::read_feed_end(client).await).await
         })
     }
 

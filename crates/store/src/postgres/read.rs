@@ -281,6 +281,17 @@ pub(super) async fn read_feed(
     Ok(feed)
 }
 
+/// Served by the primary key of the feed.
+const FEED_END: &str = "SELECT first + count - 1 FROM feed ORDER BY first DESC LIMIT 1";
+
+/// The number of the newest event.
+pub(super) async fn read_feed_end(client: &ClientWrapper) -> PgResult<u64> {
+    let newest = run_one(client, Ask::new(FEED_END)).await?;
+    let newest = newest.first().map(|row| number(row, 0)).transpose()?.unwrap_or(0);
+    let from = number(&run_one(client, Ask::new(FEED_FROM)).await?[0], 0)?;
+    Ok(newest.max(from.saturating_sub(1)))
+}
+
 const COUNTS: &str = "
     SELECT queue, state, sum(jobs)::bigint FROM (
         SELECT group_id, state, count(*) AS jobs FROM jobs

@@ -44,6 +44,18 @@ impl Lock {
     }
 }
 
+/// Who has the database, if somebody has. The lock is tried for a moment, and nothing is written.
+pub(super) fn owner(database: &Path) -> Option<Owner> {
+    let mut file = File::open(beside(database, "-lock")).ok()?;
+    match file.try_lock_shared() {
+        Ok(()) => {
+            let _ = file.unlock();
+            None
+        }
+        Err(_) => Some(read_owner(&mut file)),
+    }
+}
+
 impl Drop for Lock {
     /// Closing the file would do, but for a process that this one is just starting: it has a copy of every
     /// handle until its program begins, and a copy keeps the lock.

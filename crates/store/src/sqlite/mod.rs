@@ -11,6 +11,7 @@
 
 mod acts;
 mod backup;
+mod begun;
 mod check;
 mod claim;
 mod copy;
@@ -40,6 +41,7 @@ mod save;
 mod saver;
 mod schedules;
 mod standing;
+mod survey;
 mod thin;
 mod tokens;
 mod verify;
@@ -66,10 +68,11 @@ pub use self::{
     inbox::{EnqueueInError, enqueue_in},
     memory::MemoryOptions,
     restore::{Restored, restore},
+    survey::{steps, survey},
 };
 use self::{
     lock::Lock, names::Stored, now::Now, open::Opened, place::Place, presence::Presence,
-    readers::Readers, wait::Wait, wake::Watch, writer_thread::WriterThread,
+    readers::Readers, wait::Wait, wake::Watch, writer::OVERLAP, writer_thread::WriterThread,
 };
 use crate::{
     Bell, Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
@@ -199,7 +202,7 @@ impl Store for Sqlite {
     /// One commit is decided while another is written. In memory there is no disk to wait for.
     fn overlap(&self) -> Overlap {
         match self.place {
-            Place::File(_) => Overlap { commits_max: 2, writes_min: 64 },
+            Place::File(_) => OVERLAP,
             Place::Memory(_) => Overlap::NONE,
         }
     }
@@ -311,6 +314,10 @@ impl Store for Sqlite {
     fn feed(&self, scope: &Scope, after: u64, rows: u32) -> StoreFuture<'_, Feed> {
         let scope = scope.clone();
         Box::pin(self.readers.read(move |snapshot| read::read_feed(snapshot, &scope, after, rows)))
+    }
+
+    fn feed_end(&self) -> StoreFuture<'_, u64> {
+        Box::pin(self.readers.read(|snapshot| Ok(Ok(read::read_feed_end(snapshot)?))))
     }
 
     fn notes(

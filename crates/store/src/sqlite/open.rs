@@ -19,6 +19,7 @@ use super::{
     mark::{self, Mark, Noted, Point},
     named::Named,
     place::{BUSY_TIMEOUT, Place},
+    read::FEED_END,
     saver::Files,
 };
 use crate::{Error, migrate};
@@ -127,7 +128,6 @@ const HAS_HISTORY: &str =
     "SELECT count(*) > 0 FROM pragma_table_info('jobs') WHERE name = 'history'";
 const HAS_META: &str = "SELECT count(*) FROM sqlite_schema WHERE name = 'meta'";
 const STORE_ID: &str = "SELECT value FROM meta WHERE name = 'store_id'";
-const LAST_EVENT: &str = "SELECT id + count - 1 FROM log ORDER BY id DESC LIMIT 1";
 pub(super) const INCARNATION: &str = "SELECT value FROM meta WHERE name = 'incarnation'";
 
 /// Refuses what is not ours, newer, or has lost something. It gives back the schema's version.
@@ -159,7 +159,7 @@ pub(super) fn schema_version(path: &Path, connection: &Connection) -> Result<u32
 /// Which store it is and how far it came. A database that was never opened to the end has no id.
 pub(super) fn read_identity(connection: &Connection) -> SqlResult<Option<Noted>> {
     let store: Option<String> = connection.query_row(STORE_ID, [], |row| row.get(0)).optional()?;
-    let event: Option<u64> = connection.query_row(LAST_EVENT, [], |row| row.get(0)).optional()?;
+    let event: Option<u64> = connection.query_row(FEED_END, [], |row| row.get(0)).optional()?;
     let incarnation = connection.query_row(INCARNATION, [], |row| row.get(0)).optional()?;
     let (event, incarnation) = (event.unwrap_or(0), incarnation.unwrap_or(0));
     Ok(store.map(|store| Noted { store, point: Point { incarnation, event } }))

@@ -269,6 +269,16 @@ pub(super) fn read_feed(
     Ok(Ok(feed))
 }
 
+/// Served by the primary key of the log.
+pub(super) const FEED_END: &str = "SELECT id + count - 1 FROM log ORDER BY id DESC LIMIT 1";
+
+/// The number of the newest event.
+pub(super) fn read_feed_end(connection: &Connection) -> SqlResult<u64> {
+    let mut statement = connection.prepare_cached(FEED_END)?;
+    let newest = statement.query_row([], |row| row.get::<_, u64>(0)).optional()?;
+    Ok(newest.unwrap_or(0).max(read_feed_from(connection)?.saturating_sub(1)))
+}
+
 const COUNTS: &str = "
     SELECT queue, state, sum(jobs) FROM (
         SELECT group_id, state, count(*) AS jobs FROM jobs

@@ -29,6 +29,7 @@ fn a_follower_of_the_feed_misses_nothing_and_repeats_nothing(backend: Backend) {
         .collect();
     let total = 8 * (0..25).map(|number| number % 3 + 2).sum::<u64>();
     let mut seen: Vec<FeedEvent> = Vec::new();
+    assert!(test.wait(test.store.feed_end()) <= total);
     let mut page = 1;
     while (seen.len() as u64) < total {
         let after = seen.last().map_or(0, |event| event.number);
@@ -43,6 +44,7 @@ fn a_follower_of_the_feed_misses_nothing_and_repeats_nothing(backend: Backend) {
     let lines: HashSet<&str> = seen.iter().map(|event| &*event.line).collect();
     assert_eq!(lines.len() as u64, total);
     assert!(test.wait(test.store.feed(&Scope::Every, total, 10)).events.is_empty());
+    assert_eq!(test.wait(test.store.feed_end()), total);
     // From the middle of a commit, too.
     for after in 0..total {
         let next = test.wait(test.store.feed(&Scope::Every, after, 1));

@@ -346,6 +346,10 @@ impl Store for Remote {
         })
     }
 
+    fn feed_end(&self) -> StoreFuture<'_, u64> {
+        Box::pin(async { self.not_here("the end of the feed") })
+    }
+
     fn acts(&self, _scope: &Scope, _before: u64, _limit: usize) -> StoreFuture<'_, Vec<FeedEvent>> {
         Box::pin(async { self.not_here("what people did") })
     }

@@ -128,6 +128,7 @@ impl Store for Line {
         sessions() -> Vec<SessionView>;
         oldest_ready(scope: &Scope) -> Vec<OldestReady>;
         feed(scope: &Scope, after: u64, rows: u32) -> Feed;
+        feed_end() -> u64;
         notes(tenant: &TenantId, about: &About, before: u64, limit: usize) -> Vec<FeedEvent>;
         acts(scope: &Scope, before: u64, limit: usize) -> Vec<FeedEvent>;
         token(id: TokenId) -> Option<Token>;

@@ -117,6 +117,10 @@ impl Store for Counted {
         self.store.feed(scope, after, rows)
     }
 
+    fn feed_end(&self) -> StoreFuture<'_, u64> {
+        self.store.feed_end()
+    }
+
     fn notes(
         &self,
         tenant: &TenantId,

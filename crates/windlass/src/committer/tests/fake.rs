@@ -212,6 +212,9 @@ impl Store for Fake {
     fn feed(&self, _: &Scope, _: u64, _: u32) -> StoreFuture<'_, Feed> {
         unasked()
     }
+    fn feed_end(&self) -> StoreFuture<'_, u64> {
+        unasked()
+    }
     fn notes(&self, _: &TenantId, _: &About, _: u64, _: usize) -> StoreFuture<'_, Vec<FeedEvent>> {
         unasked()
     }

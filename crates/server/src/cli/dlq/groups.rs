@@ -1,0 +1,87 @@
+//! `windlass dlq groups`: dead letters by cause.
+
+use clap::Args;
+use serde::Deserialize;
+use windlass_kernel::Timestamp;
+
+use crate::cli::{
+    Output,
+    api::{Api, ApiArgs, path, with_query},
+    job::grouped,
+    table::{Room, Table},
+    trouble::Trouble,
+    view::View,
+};
+
+#[derive(Args)]
+pub(crate) struct Groups {
+    /// Those of which this became: open, discard_requested, discarded or requeued.
+    #[arg(short, long, default_value = "open")]
+    state: String,
+    #[command(flatten)]
+    api: ApiArgs,
+}
+
+#[derive(Deserialize)]
+struct Told {
+    items: Vec<Group>,
+    looked_at: u64,
+    more: bool,
+}
+
+#[derive(Deserialize)]
+struct Group {
+    code: String,
+    message: String,
+    count: u64,
+    first_at: Timestamp,
+    last_at: Timestamp,
+    example: String,
+}
+
+pub(super) async fn run(command: &Groups, view: &View) -> Result<(), Trouble> {
+    let api = Api::open(&command.api).await?;
+    let query = [("state", Some(command.state.clone()))];
+    let path = with_query(&path(&["dlq", "groups"]), &query);
+    if matches!(view.output, Output::Jsonl) {
+        let page = api.page(&path).await?;
+        view.list(&page, Default::default);
+        api.close().await;
+        return Ok(());
+    }
+    let document = api.get(&path).await?;
+    api.close().await;
+    let told: Told = document.read()?;
+    view.document(&document, || table(&told, view).fit(view.width));
+    if told.more {
+        let looked_at = grouped(told.looked_at);
+        view.say(&format!("Only the newest {looked_at} letters were looked at; there are more."));
+    }
+    if let Some(largest) = told.items.first().filter(|_| command.state == "open") {
+        let code = &largest.code;
+        view.say(&format!("Look at one: windlass dlq show {}", largest.example));
+        view.say(&format!("Requeue all of a code: windlass dlq requeue --code {code}"));
+    }
+    Ok(())
+}
+
+fn table(told: &Told, view: &View) -> Table {
+    let mut table = Table::new("There is no such dead letter.")
+        .number("COUNT", Room::Needed)
+        .column("CODE", Room::Needed)
+        .column("MESSAGE", Room::Shorten(12))
+        .column("FIRST", Room::Spare(2))
+        .column("LAST", Room::Spare(1))
+        .column("EXAMPLE", Room::Spare(0));
+    for group in &told.items {
+        table.row([
+            grouped(group.count).into(),
+            group.code.as_str().into(),
+            group.message.as_str().into(),
+            view.times.show(group.first_at).into(),
+            view.times.show(group.last_at).into(),
+            group.example.as_str().into(),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,76 @@
+//! `windlass dlq list`: dead letters, newest first.
+
+use clap::Args;
+
+use super::{Letter, look};
+use crate::cli::{
+    api::{Api, ApiArgs, path, with_query},
+    table::{Cell, Room, Table},
+    trouble::Trouble,
+    view::View,
+};
+
+#[derive(Args)]
+pub(crate) struct List {
+    /// Only those of which this became: open, discard_requested, discarded or requeued.
+    #[arg(short, long)]
+    state: Option<String>,
+    /// How many at the most.
+    #[arg(short = 'n', long, default_value_t = 20)]
+    limit: u32,
+    /// Where to go on: the `next` of the list before.
+    #[arg(long)]
+    cursor: Option<String>,
+    #[command(flatten)]
+    api: ApiArgs,
+}
+
+pub(super) async fn run(command: &List, view: &View) -> Result<(), Trouble> {
+    let query = [
+        ("state", command.state.clone()),
+        ("limit", Some(command.limit.to_string())),
+        ("cursor", command.cursor.clone()),
+    ];
+    let api = Api::open(&command.api).await?;
+    let page = api.page(&with_query(&path(&["dlq"]), &query)).await?;
+    api.close().await;
+    let letters: Vec<Letter> = page.read()?;
+    view.list(&page, || table(&letters, command.state.is_some(), view));
+    if let Some(next) = &page.next {
+        view.say(&format!("There are more: --cursor {next}"));
+    }
+    if let Some(letter) = letters.iter().find(|letter| letter.state == "open") {
+        view.say(&format!("Look at one: windlass dlq show {}", letter.dlq_id));
+    }
+    Ok(())
+}
+
+/// Where there is less room than this, the message goes first.
+const NARROW: usize = 80;
+
+fn table(letters: &[Letter], is_filtered: bool, view: &View) -> Table {
+    let empty = match is_filtered {
+        true => "No dead letter fits. Leave out the filter to see more.",
+        false => "There is no dead letter: no job has failed for good.",
+    };
+    let message = if view.width < NARROW { Room::Spare(3) } else { Room::Shorten(16) };
+    let mut table = Table::new(empty)
+        .column("LETTER", Room::Needed)
+        .column("STATE", Room::Needed)
+        .column("CODE", Room::Needed)
+        .number("TRIES", Room::Spare(2))
+        .column("SINCE", Room::Spare(1))
+        .column("MESSAGE", message);
+    for letter in letters {
+        let (shape, style) = look(&letter.state);
+        table.row([
+            letter.dlq_id.as_str().into(),
+            Cell::styled(format!("{shape} {}", letter.state), style),
+            letter.error.code.as_str().into(),
+            letter.attempt.to_string().into(),
+            view.times.show(letter.created_at).into(),
+            letter.error.message.as_str().into(),
+        ]);
+    }
+    table
+}

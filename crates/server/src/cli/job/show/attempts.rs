@@ -1,0 +1,136 @@
+//! The attempts of a job: a bar for each, who ran it, how long, and what came of it.
+
+use std::collections::BTreeMap;
+
+use unicode_width::UnicodeWidthStr as _;
+
+use super::{
+    super::seen::{Attempt, Event, one_line},
+    Page,
+    bars::{self, Span},
+    facts::PAGE,
+};
+use crate::cli::{
+    table::shortened,
+    times::{exact, rough},
+    view::{BOLD, DIM, View, state_look},
+};
+
+/// How many attempts are shown: the first, and the last.
+const FIRST: usize = 3;
+const LAST: usize = 9;
+/// How much of a worker's name is shown.
+const WORKER: usize = 16;
+
+/// One line.
+struct Row {
+    number: u32,
+    spans: Vec<Span>,
+    state: &'static str,
+    worker: String,
+    took: String,
+    words: String,
+}
+
+pub(super) fn section(page: &Page, view: &View) -> String {
+    if page.attempts.is_empty() {
+        return String::new();
+    }
+    let width = view.width.min(PAGE);
+    let end = page.job.finished_at.unwrap_or_else(|| view.times.now().max(page.job.updated_at));
+    let mut rows = rows(page, bars::spans(&page.attempts, &page.events, end), view);
+    let hidden = rows.len().saturating_sub(FIRST + LAST);
+    if hidden > 0 {
+        rows.drain(FIRST..FIRST + hidden);
+    }
+    let room = (width * 2 / 5).clamp(16, 48);
+    let spans: Vec<&[Span]> = rows.iter().map(|row| row.spans.as_slice()).collect();
+    let styles: Vec<_> = rows.iter().map(|row| state_look(row.state).1).collect();
+    let drawn = bars::draw(&spans, &styles, room);
+    let numbers = rows.iter().map(|row| row.number.to_string().len()).max().unwrap_or(1).max(2);
+    let workers = rows.iter().map(|row| row.worker.width()).max().unwrap_or(0);
+    let took = rows.iter().map(|row| row.took.width()).max().unwrap_or(0);
+    let mut text = format!("{BOLD}Attempts{BOLD:#}  {DIM}{}{DIM:#}\n", drawn.legend);
+    for (at, (row, bar)) in rows.iter().zip(&drawn.bars).enumerate() {
+        if hidden > 0 && at == FIRST {
+            text.push_str(&format!("  {DIM}{:>numbers$}  {hidden} more{DIM:#}\n", "…"));
+        }
+        let (shape, style) = state_look(row.state);
+        let used = 2 + numbers + 2 + room + 2 + took + 2 + workers + 2 + 2;
+        let words = shortened(&row.words, width.saturating_sub(used).max(10));
+        text.push_str(&format!(
+            "  {:>numbers$}  {bar}  {:>took$}  {:<workers$}  {style}{shape} {words}{style:#}\n",
+            row.number, row.took, row.worker
+        ));
+    }
+    let whole = exact(drawn.whole);
+    let axis = format!("0{:>rest$}", whole, rest = room - 1);
+    text.push_str(&format!("  {:>numbers$}  {DIM}{axis}{DIM:#}\n", ""));
+    text
+}
+
+/// A line for each attempt, and for the one that is to come.
+fn rows(page: &Page, mut spans: BTreeMap<u32, Vec<Span>>, view: &View) -> Vec<Row> {
+    let now = view.times.now();
+    let workers = workers(&page.events);
+    let mut rows = Vec::new();
+    for attempt in &page.attempts {
+        let took = attempt.started_at.map(|from| {
+            let took = attempt.finished_at.unwrap_or(now).since(from);
+            if attempt.finished_at.is_some() { exact(took) } else { rough(took) }
+        });
+        let (state, words) = outcome(attempt, &page.job.state);
+        rows.push(Row {
+            number: attempt.attempt,
+            spans: spans.remove(&attempt.attempt).unwrap_or_default(),
+            state,
+            worker: shortened(workers.get(&attempt.attempt).map_or("", String::as_str), WORKER),
+            took: took.unwrap_or_default(),
+            words,
+        });
+    }
+    for (number, spans) in spans {
+        let (state, words) = match page.job.next_retry_at {
+            Some(at) => ("retry_scheduled", format!("next, due {}", view.times.show(at))),
+            None => ("queued", "next".to_owned()),
+        };
+        let (worker, took) = (String::new(), String::new());
+        rows.push(Row { number, spans, state, worker, took, words });
+    }
+    rows.sort_by_key(|row| row.number);
+    rows
+}
+
+/// The state whose look an attempt has, and what came of it.
+fn outcome(attempt: &Attempt, job_state: &str) -> (&'static str, String) {
+    let failed = || attempt.error.as_ref().map(|error| error.sentence()).unwrap_or_default();
+    match (attempt.state.as_str(), job_state) {
+        ("SUCCEEDED", _) => ("succeeded", "succeeded".to_owned()),
+        ("PARTIAL", _) => ("partial", "done in part".to_owned()),
+        ("FAILED", _) => ("failed", failed()),
+        ("CANCELLED", _) => ("cancelled", "cancelled".to_owned()),
+        ("PLANNED", _) => ("dispatched", "claimed".to_owned()),
+        (_, "interrupted") => ("interrupted", "interrupted".to_owned()),
+        (_, "waiting") => ("waiting", "parked".to_owned()),
+        (_, "queued" | "dispatched") => ("queued", "goes on".to_owned()),
+        _ => ("running", "runs".to_owned()),
+    }
+}
+
+/// Who ran each attempt: several, if it was taken from one.
+fn workers(events: &[Event]) -> BTreeMap<u32, String> {
+    let mut workers: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+    for event in events {
+        let Some(worker) = event.claimed_by().map(one_line) else { continue };
+        let known = workers.entry(event.attempt).or_default();
+        if known.last() != Some(&worker) {
+            known.push(worker);
+        }
+    }
+    let shown = |workers: Vec<String>| match workers.as_slice() {
+        [.., before, last] if workers.len() == 2 => format!("{before} → {last}"),
+        [.., last] if workers.len() > 2 => format!("… → {last}"),
+        _ => workers.concat(),
+    };
+    workers.into_iter().map(|(attempt, workers)| (attempt, shown(workers))).collect()
+}

@@ -1,0 +1,58 @@
+//! `windlass queue list`: every queue on a line.
+
+use clap::Args;
+
+use super::Queue;
+use crate::cli::{
+    api::{Api, ApiArgs, path},
+    table::{Room, Table},
+    trouble::Trouble,
+    view::View,
+};
+
+#[derive(Args)]
+pub(crate) struct List {
+    #[command(flatten)]
+    api: ApiArgs,
+}
+
+pub(super) async fn run(command: &List, view: &View) -> Result<(), Trouble> {
+    let api = Api::open(&command.api).await?;
+    let page = api.page(&path(&["queues"])).await?;
+    let queues: Vec<Queue> = page.read()?;
+    view.list(&page, || table(&queues, view));
+    api.close().await;
+    Ok(())
+}
+
+fn table(queues: &[Queue], view: &View) -> Table {
+    let empty =
+        "There is no queue yet. The first job makes one: windlass job add send_mail --queue mail";
+    let mut table = Table::new(empty)
+        .column("QUEUE", Room::Shorten(8))
+        .column("STATUS", Room::Needed)
+        .number("READY", Room::Needed)
+        .number("RUNNING", Room::Needed)
+        .number("WAITING", Room::Spare(3))
+        .number("RETRY", Room::Spare(1))
+        .number("SCHEDULED", Room::Spare(4))
+        .number("FAILED", Room::Spare(0))
+        .number("DONE", Room::Spare(5))
+        .column("OLDEST READY", Room::Spare(2));
+    for queue in queues {
+        let count = |states: &[&str]| queue.count(states).to_string().into();
+        table.row([
+            queue.queue.as_str().into(),
+            queue.status().into(),
+            count(&["queued", "interrupted"]),
+            count(&["dispatched", "running"]),
+            count(&["waiting"]),
+            count(&["retry_scheduled"]),
+            count(&["scheduled"]),
+            count(&["failed", "dlq_pending", "dlq_recorded"]),
+            count(&["succeeded", "partial", "cancelled"]),
+            view.times.show_option(queue.oldest_ready_at).into(),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,68 @@
+//! What a replay came to, for people and for programs.
+
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+
+use crate::cli::{
+    Output, output,
+    view::{BOLD, DIM, View, print},
+};
+
+/// What a replay came to.
+#[derive(Debug, Serialize)]
+pub(super) struct Told {
+    pub(super) replay: String,
+    #[serde(skip)]
+    pub(super) about: &'static str,
+    pub(super) passed: bool,
+    pub(super) trace_id: String,
+    pub(super) job_id: String,
+    pub(super) retry_count: u64,
+    pub(super) status_transition: Vec<String>,
+    pub(super) status: String,
+    pub(super) dlq_id: Option<String>,
+    /// What was otherwise than it must be, in sentences.
+    pub(super) failures: Vec<String>,
+}
+
+/// All of them.
+#[derive(Serialize)]
+struct Replays<'a> {
+    passed: bool,
+    replays: &'a [Told],
+}
+
+pub(super) fn show(told: &[Told], view: &View) {
+    match view.output {
+        Output::Table => print(&told.iter().map(block).collect::<Vec<_>>().join("\n")),
+        Output::Json => {
+            let passed = told.iter().all(|one| one.passed);
+            output::show(Output::Json, "", &Replays { passed, replays: told });
+        }
+        Output::Jsonl => told.iter().for_each(|one| output::show(Output::Jsonl, "", one)),
+    }
+}
+
+fn block(told: &Told) -> String {
+    let color = |color: AnsiColor| Style::new().fg_color(Some(color.into()));
+    let (shape, word, style) = match told.passed {
+        true => ("✓", "pass", color(AnsiColor::Green)),
+        false => ("✗", "fail", color(AnsiColor::Red)),
+    };
+    let (name, about) = (&told.replay, told.about);
+    let mut text = format!("{style}{shape} {word}{style:#}  {BOLD}{name}{BOLD:#}  {about}\n");
+    let mut line = |name: &str, value: &str| {
+        text.push_str(&format!("  {DIM}{name:<17}{DIM:#}  {value}\n"));
+    };
+    line("trace_id", &told.trace_id);
+    line("job_id", &told.job_id);
+    line("retry_count", &told.retry_count.to_string());
+    line("status_transition", &told.status_transition.join(" -> "));
+    if let Some(letter) = &told.dlq_id {
+        line("dlq_id", letter);
+    }
+    for failure in &told.failures {
+        line("but", failure);
+    }
+    text
+}

@@ -1,0 +1,146 @@
+//! A server that runs: what `serve` and `dev` share.
+//!
+//! Always true here: nobody is answered before everything is open, and what was begun has its grace at the end.
+
+use std::sync::Arc;
+
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+    task::JoinHandle,
+};
+use windlass::{Config, Engine, Error};
+
+use super::{exit, trouble::Trouble};
+use crate::{
+    config,
+    executors::BuiltIn,
+    http::{self, App, Tls, TlsFiles},
+    traces::{Teller, Traces},
+    webhooks::Webhooks,
+};
+
+/// A server that is open and not yet answering.
+pub(crate) struct Serving {
+    pub(crate) app: Arc<App>,
+    /// Where it answers.
+    pub(crate) url: String,
+    /// Ends it when it says so.
+    pub(crate) stop: watch::Sender<bool>,
+    /// Workers of its own besides the usual ones. They end when it stops, and before the store is closed.
+    pub(crate) workers: Vec<JoinHandle<()>>,
+    /// Those who look on until the last worker has ended: they are told by the second one.
+    pub(crate) onlookers: Vec<JoinHandle<()>>,
+    pub(crate) closing: watch::Sender<bool>,
+    setup: config::Config,
+    listener: TcpListener,
+    tls: Option<Tls>,
+    teller: Option<Teller>,
+}
+
+impl Serving {
+    /// Opens the store.
+    pub(crate) async fn open(
+        setup: config::Config,
+        listener: TcpListener,
+    ) -> Result<Self, Trouble> {
+        let server = &setup.server;
+        let address = listener.local_addr().map_err(|error| Trouble::failed(error.to_string()))?;
+        let tls = server.tls.clone();
+        let tls = tls.map(|(certificate, key)| Tls::open(TlsFiles { certificate, key }));
+        let tls = tls.transpose().map_err(|error| Trouble::usage(error.to_string()))?;
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let url = format!("{scheme}://{address}");
+        let config = Config { address: Some(url.clone()), ..Config::default() };
+        let engine = Engine::open_with(&server.store, &config).await;
+        let engine = engine.map_err(|error| match error {
+            Error::Store(error) => Trouble::of_store(&error),
+            other => Trouble::usage(format!("{other:?}")),
+        })?;
+        let (stop, stopping) = watch::channel(false);
+        let (traces, teller) = Traces::open(&setup.traces).map_err(Trouble::usage)?;
+        let app = Arc::new(App::new(engine, server.settings.clone(), traces, stopping));
+        let (workers, onlookers, closing) = (Vec::new(), Vec::new(), watch::channel(false).0);
+        Ok(Self { app, url, stop, workers, onlookers, closing, setup, listener, tls, teller })
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.app.engine
+    }
+
+    pub(crate) fn setup(&self) -> &config::Config {
+        &self.setup
+    }
+
+    /// Answers until it is told to stop, and ends in good order.
+    pub(crate) async fn run(self) -> Result<(), Trouble> {
+        let Self { app, setup, listener, tls, teller, stop, workers, onlookers, closing, .. } =
+            self;
+        let traces = app.traces.clone();
+        let (engine, stopping) = (app.engine.clone(), stop.subscribe());
+        let failed = |error: Error| Trouble::failed(exit::chain(&error));
+        let worker = engine.worker().name("server").queues([http::OPERATION_QUEUE]).concurrency(4);
+        let worker = worker.layer(traces.clone());
+        let worker = worker.handle_kind(http::OPERATION_KIND, http::carry_out).start().await;
+        let worker = worker.map_err(failed)?;
+        let grace = setup.server.settings.grace;
+        let built_in = BuiltIn::start(&engine, &setup.executors, grace, &stopping, &traces).await;
+        let built_in = built_in.map_err(failed)?;
+        let webhooks = Webhooks::start(&app, &setup).await.map_err(failed)?;
+        http::serve(app, listener, tls, stopping).await;
+        let _ = worker.shutdown().await;
+        webhooks.ended().await;
+        built_in.ended().await;
+        all(workers).await;
+        closing.send_replace(true);
+        all(onlookers).await;
+        if let Some(teller) = teller {
+            teller.finish().await;
+        }
+        engine.close().await;
+        Ok(())
+    }
+}
+
+/// Waits until all have ended.
+async fn all(tasks: Vec<JoinHandle<()>>) {
+    for task in tasks {
+        let _ = task.await;
+    }
+}
+
+/// Logs go to stderr: JSON, if that is wanted. `WINDLASS_LOG` says what is logged, else `usual` does.
+pub(crate) fn log(usual: &str) {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("WINDLASS_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(usual));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let is_json = std::env::var("WINDLASS_LOG_FORMAT").is_ok_and(|format| format == "json");
+    let _ = match is_json {
+        true => builder.json().try_init(),
+        false => builder.with_ansi(false).try_init(),
+    };
+}
+
+/// Ready when somebody wants the process to end.
+pub(crate) async fn signalled() {
+    let (terminate, interrupt) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+    let (Ok(mut terminate), Ok(mut interrupt)) = (terminate, interrupt) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
+/// Runs work on all cores to its end.
+pub(crate) fn on_threads(work: impl Future<Output = Result<(), Trouble>>) -> Result<(), Trouble> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime =
+        runtime.map_err(|error| Trouble::failed(format!("cannot start threads: {error}")))?;
+    let ended = runtime.block_on(work);
+    // A thread that waits for a key must not keep the process.
+    runtime.shutdown_background();
+    ended
+}

@@ -1,0 +1,157 @@
+//! Trouble: what a command could not do. People are told what happened, to what, and what to type next; programs get
+//! the problem document itself. Either goes to stderr.
+
+use std::process::ExitCode;
+
+use serde::Deserialize;
+use serde_json::json;
+use windlass_kernel::refusal::CodeInfo;
+
+use super::{Output, exit, explain, store};
+
+/// Why a command did not do what it was asked to.
+#[derive(Debug)]
+pub(crate) struct Trouble {
+    /// How it ends.
+    pub(crate) exit: u8,
+    /// What happened, to what.
+    what: String,
+    /// What to do about it.
+    next: Vec<String>,
+    /// The same for programs, if a server said it.
+    problem: Option<String>,
+}
+
+/// What is read of a problem document.
+#[derive(Deserialize)]
+struct Told {
+    detail: String,
+    code: String,
+    job_id: Option<String>,
+}
+
+impl Trouble {
+    pub(crate) fn new(exit: u8, what: impl Into<String>) -> Self {
+        Self { exit, what: what.into(), next: Vec::new(), problem: None }
+    }
+
+    /// The call itself is wrong.
+    pub(crate) fn usage(what: impl Into<String>) -> Self {
+        Self::new(exit::USAGE, what)
+    }
+
+    /// There is no such thing.
+    pub(crate) fn not_found(what: impl Into<String>) -> Self {
+        Self::new(exit::NOT_FOUND, what)
+    }
+
+    /// It did not go well.
+    pub(crate) fn failed(what: impl Into<String>) -> Self {
+        Self::new(exit::FAILED, what)
+    }
+
+    /// Nobody answers.
+    pub(crate) fn unreachable(what: impl Into<String>) -> Self {
+        Self::new(exit::UNREACHABLE, what)
+    }
+
+    /// With a sentence on what to do, or a command to type.
+    pub(crate) fn then(mut self, next: impl Into<String>) -> Self {
+        self.next.push(next.into());
+        self
+    }
+
+    /// What happened.
+    pub(crate) fn what(&self) -> &str {
+        &self.what
+    }
+
+    /// What a server answered instead of what was asked for.
+    pub(crate) fn of_problem(status: u16, body: &str) -> Self {
+        let Ok(told) = serde_json::from_str::<Told>(body) else {
+            let what = format!("the server answered with status {status} and no explanation");
+            return Self::new(exit_of(status), what)
+                .then("Is it a Windlass server? Look at what --server says.");
+        };
+        let code = known(&told.code);
+        let mut what = format!("{} ({})", told.detail, told.code);
+        if let Some(job) = told.job_id.as_deref().filter(|job| !what.contains(job)) {
+            what = format!("{job}: {what}");
+        }
+        let mut trouble = Self::new(exit_of(status), what);
+        if let Some(info) = code.filter(|info| !info.remedy.is_empty()) {
+            trouble = trouble.then(info.remedy);
+        }
+        if let Some(job) = told.job_id.filter(|_| status == 409) {
+            trouble = trouble.then(format!("Look at it: windlass job show {job}"));
+        }
+        trouble.problem = Some(body.to_owned());
+        trouble
+    }
+
+    /// What the store said instead of opening.
+    pub(crate) fn of_store(error: &windlass_store::Error) -> Self {
+        Self::new(store::exit_of(error), exit::chain(error)).then(error.info().remedy)
+    }
+
+    /// Tells it, and says how to end.
+    pub(crate) fn tell(&self, output: Output) -> ExitCode {
+        match output {
+            Output::Table => {
+                let mut text = self.what.clone();
+                for next in &self.next {
+                    text.push('\n');
+                    text.push_str(next);
+                }
+                exit::fail(self.exit, &text)
+            }
+            Output::Json | Output::Jsonl => {
+                let own = || {
+                    json!({"title": "The command failed.", "detail": self.what, "next": self.next})
+                        .to_string()
+                };
+                eprintln!("{}", self.problem.clone().unwrap_or_else(own));
+                ExitCode::from(self.exit)
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+/// What is known of a code.
+fn known(code: &str) -> Option<&'static CodeInfo> {
+    explain::codes().find(|info| info.code == code)
+}
+
+/// The exit code that means the same as a status.
+fn exit_of(status: u16) -> u8 {
+    match status {
+        400 | 405 | 413 | 415 | 422 => exit::USAGE,
+        401 | 403 => exit::DENIED,
+        404 => exit::NOT_FOUND,
+        409 | 410 | 412 => exit::CONFLICT,
+        408 | 429 | 502..=504 => exit::UNREACHABLE,
+        _ => exit::FAILED,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_says_what_to_do_and_how_to_end() {
+        let body =
+            r#"{"detail": "job j1 is succeeded", "code": "INVALID_TRANSITION", "job_id": "job_1"}"#;
+        let trouble = Trouble::of_problem(409, body);
+        assert_eq!(trouble.exit, exit::CONFLICT);
+        assert_eq!(trouble.what, "job_1: job j1 is succeeded (INVALID_TRANSITION)");
+        assert_eq!(trouble.next.last().unwrap(), "Look at it: windlass job show job_1");
+        assert_eq!(Trouble::of_problem(404, "<html>").exit, exit::NOT_FOUND);
+    }
+}

@@ -1,0 +1,188 @@
+//! A shell in a folder of its own, in which `windlass` is this program, and a page of what was typed and printed.
+//!
+//! Ids and times are replaced by others that are as long and the same each time, so that tables stay tables.
+
+use std::{
+    collections::HashMap,
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use tempfile::TempDir;
+
+/// A person at a terminal.
+pub(crate) struct Shell {
+    folder: TempDir,
+    page: String,
+    columns: usize,
+}
+
+/// What one line did.
+pub(crate) struct Ran {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) code: i32,
+}
+
+impl Ran {
+    /// What was printed, as a document.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        let read = serde_json::from_str(&self.stdout);
+        read.unwrap_or_else(|why| panic!("{why}: {}{}", self.stdout, self.stderr))
+    }
+}
+
+impl Shell {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        Self { folder, page: String::new(), columns: 100 }
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Says on the page what follows.
+    pub(crate) fn about(&mut self, text: &str) {
+        self.page.push_str(&format!("\n# {text}\n"));
+    }
+
+    /// How wide the terminal is from now on.
+    pub(crate) fn columns(&mut self, columns: usize) {
+        self.columns = columns;
+    }
+
+    /// Types a line, and writes down what it printed.
+    pub(crate) fn run(&mut self, line: &str) -> Ran {
+        let ran = self.quiet(line);
+        self.page.push_str(&format!("\n$ {line}\n{}", ran.stdout));
+        for line in ran.stderr.lines() {
+            self.page.push_str(&format!("stderr: {line}\n"));
+        }
+        if ran.code != 0 {
+            self.page.push_str(&format!("exit: {}\n", ran.code));
+        }
+        ran
+    }
+
+    /// Types a line, and says nothing of it on the page.
+    pub(crate) fn quiet(&self, line: &str) -> Ran {
+        let run = self.command(line).output().expect("there is a shell");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it prints text");
+        Ran {
+            stdout: text(run.stdout),
+            stderr: text(run.stderr),
+            code: run.status.code().unwrap_or(-1),
+        }
+    }
+
+    /// What runs when a line is typed.
+    pub(crate) fn command(&self, line: &str) -> Command {
+        let program = Path::new(env!("CARGO_BIN_EXE_windlass"));
+        let folder = program.parent().expect("it stands in a folder");
+        let path = format!("{}:{}", folder.display(), env::var("PATH").unwrap_or_default());
+        let mut command = Command::new("sh");
+        for (name, _) in env::vars().filter(|(name, _)| name.starts_with("WINDLASS_")) {
+            command.env_remove(name);
+        }
+        command
+            .args(["-c", line])
+            .current_dir(self.folder())
+            .env("PATH", path)
+            .env("COLUMNS", self.columns.to_string())
+            .env("WINDLASS_TIME", "utc")
+            .env("WINDLASS_AS", "ann")
+            .env("TZ", "UTC")
+            .stdin(std::process::Stdio::null());
+        command
+    }
+
+    /// Compares the page with its file, or writes it if `WINDLASS_BLESS` is set.
+    pub(crate) fn finish(self, name: &str) {
+        let folder = self.folder().canonicalize().expect("the folder is there");
+        let page = self.page.replace(&folder.display().to_string(), "/home/ann");
+        let page = steady(page.trim_start());
+        let file = pages().join(name).with_extension("txt");
+        if env::var_os("WINDLASS_BLESS").is_some() {
+            fs::write(&file, &page).expect("the folder can be written");
+        }
+        let expected = fs::read_to_string(&file).unwrap_or_default();
+        if expected == page {
+            return;
+        }
+        let at = page.lines().zip(expected.lines()).take_while(|(now, was)| now == was).count();
+        let from = |text: &str| text.lines().skip(at).take(12).collect::<Vec<_>>().join("\n");
+        panic!(
+            "{} differs from line {} on (`make bless` writes it anew). Now it is\n{}\nand it was\n{}",
+            file.display(),
+            at + 1,
+            from(&page),
+            from(&expected)
+        );
+    }
+}
+
+fn pages() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/pages")
+}
+
+/// The text with other ids and times in place of those that differ from run to run, as long as they were.
+fn steady(text: &str) -> String {
+    let mut known: HashMap<String, usize> = HashMap::new();
+    let (mut steady, mut rest) = (String::new(), text);
+    while let Some(first) = rest.chars().next() {
+        let is_begin = !steady.ends_with(|before: char| before.is_ascii_alphanumeric());
+        let found = is_begin.then(|| id_len(rest).or_else(|| time_len(rest))).flatten();
+        match found {
+            Some(len) if rest.starts_with("20") => steady.push_str(&time(len)),
+            Some(len) => {
+                let count = known.len() + 1;
+                let number = *known.entry(rest[..len].to_owned()).or_insert(count);
+                let prefix = rest[..len].find('_').map_or(0, |at| at + 1);
+                let digits = len - prefix;
+                steady.push_str(&format!("{}{number:0>digits$}", &rest[..prefix]));
+            }
+            None => steady.push(first),
+        }
+        rest = &rest[found.unwrap_or(first.len_utf8())..];
+    }
+    steady
+}
+
+/// The length of an id, a trace or a digest that the text begins with.
+fn id_len(text: &str) -> Option<usize> {
+    let word = text.bytes().take_while(|it| it.is_ascii_alphanumeric() || *it == b'_').count();
+    let is_id = ["job_", "dlq_", "tok_", "claim_"].iter().any(|prefix| {
+        let rest = text[..word].strip_prefix(prefix);
+        rest.is_some_and(|rest| rest.len() == 26)
+    });
+    let is_trace =
+        [32, 64].contains(&word) && text[..word].bytes().all(|it| it.is_ascii_hexdigit());
+    (is_id || is_trace).then_some(word)
+}
+
+/// The length of a time of these years that the text begins with. Tests name times of another century.
+fn time_len(text: &str) -> Option<usize> {
+    let shape = b"20dd-dd-ddTdd:dd:dd";
+    let fits = |(byte, shape): (u8, &u8)| byte == *shape || *shape == b'd' && byte.is_ascii_digit();
+    if text.len() < shape.len() || !text.bytes().zip(shape).all(fits) {
+        return None;
+    }
+    let rest = &text[shape.len()..];
+    let fraction = rest.bytes().take_while(|byte| *byte == b'.' || byte.is_ascii_digit()).count();
+    rest[fraction..].starts_with('Z').then_some(shape.len() + fraction + 1)
+}
+
+/// A time in a table is always as long; one in a document is as long as its fraction happens to be.
+fn time(len: usize) -> String {
+    if len == 24 { "2000-01-01T00:00:00.000Z" } else { "2000-01-01T00:00:00Z" }.to_owned()
+}
+
+#[test]
+fn what_differs_from_run_to_run_is_replaced_by_what_is_as_long() {
+    let text = "job_01kz000000000000000000000a at 2026-01-02T03:04:05.678Z, 2126-01-02T03:04:05Z";
+    let expected =
+        "job_00000000000000000000000001 at 2000-01-01T00:00:00.000Z, 2126-01-02T03:04:05Z";
+    assert_eq!(steady(text), expected);
+}

@@ -24,6 +24,8 @@ use sha2::Sha256;
 use windlass_testkit::postgres::Cluster;
 
 const SECRET: &str = "a secret that two know";
+/// A port that is free.
+const LISTEN: &str = "127.0.0.1:0";
 
 fn config(receiver: SocketAddr, more: &str) -> String {
     format!(
@@ -70,7 +72,7 @@ fn an_event_is_told_once_and_signed_and_deliveries_tell_nothing_of_themselves() 
 
 fn tells_once(store: &str, folder: &Path) {
     let receiver = Receiver::start(|_| 204);
-    let server = Server::start_on(store, folder, &config(receiver.address, ""), |_| {});
+    let server = Server::start_on(store, folder, &config(receiver.address, ""), LISTEN, |_| {});
     let job = server.enqueue(&json!({ "kind": "order", "payload": {"n": 1} }));
     until("the delivery", || !receiver.received().is_empty());
     let (status, _) = server.call("POST", &format!("/api/v1/jobs/{job}/cancel"), Some(&json!({})));
@@ -238,7 +240,7 @@ fn tells_all_though_killed(store: &str, folder: &Path) {
     let config = config(receiver.address, "max_retries = 20\nevents = { kinds = [\"order\"] }");
     let mut jobs = BTreeSet::new();
     for round in 0..ROUNDS {
-        let server = Server::start_on(store, folder, &config, |_| {});
+        let server = Server::start_on(store, folder, &config, LISTEN, |_| {});
         if round == 0 {
             // A webhook that is new begins with what happens from then on.
             let first = server.enqueue(&json!({ "kind": "order" }));
@@ -253,7 +255,7 @@ fn tells_all_though_killed(store: &str, folder: &Path) {
         thread::sleep(Duration::from_millis(20 * round as u64));
         server.kill();
     }
-    let server = Server::start_on(store, folder, &config, |_| {});
+    let server = Server::start_on(store, folder, &config, LISTEN, |_| {});
     let told = || {
         let mut told = BTreeMap::new();
         for call in receiver.received() {

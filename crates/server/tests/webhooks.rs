@@ -10,6 +10,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io::Write,
     net::{SocketAddr, TcpListener},
+    path::Path,
     process::{Command, Stdio},
     thread,
     time::Duration,
@@ -20,8 +21,11 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use serving::{Received, Receiver, Server, until};
 use sha2::Sha256;
+use windlass_testkit::postgres::Cluster;
 
 const SECRET: &str = "a secret that two know";
+/// A port that is free.
+const LISTEN: &str = "127.0.0.1:0";
 
 fn config(receiver: SocketAddr, more: &str) -> String {
     format!(
@@ -48,11 +52,27 @@ fn id(call: &Received) -> String {
     call.headers["webhook-id"].clone()
 }
 
+/// A PostgreSQL database that nobody else uses.
+fn postgres(schema: &str) -> String {
+    let port = Cluster::shared().port();
+    format!("postgres://postgres@127.0.0.1:{port}/postgres?schema={schema}")
+}
+
+/// The store of a folder.
+fn sqlite(folder: &Path) -> String {
+    format!("sqlite:{}", folder.join("windlass.db").display())
+}
+
 #[test]
 fn an_event_is_told_once_and_signed_and_deliveries_tell_nothing_of_themselves() {
     let folder = tempfile::tempdir().unwrap();
+    tells_once(&sqlite(folder.path()), folder.path());
+    tells_once(&postgres("webhooks_once"), folder.path());
+}
+
+fn tells_once(store: &str, folder: &Path) {
     let receiver = Receiver::start(|_| 204);
-    let server = Server::start(folder.path(), &config(receiver.address, ""));
+    let server = Server::start_on(store, folder, &config(receiver.address, ""), LISTEN, |_| {});
     let job = server.enqueue(&json!({ "kind": "order", "payload": {"n": 1} }));
     until("the delivery", || !receiver.received().is_empty());
     let (status, _) = server.call("POST", &format!("/api/v1/jobs/{job}/cancel"), Some(&json!({})));
@@ -203,14 +223,24 @@ fn what_is_never_taken_ends_in_the_dead_letters() {
 
 #[test]
 fn a_server_that_is_killed_again_and_again_tells_everything_under_one_id() {
+    let folder = tempfile::tempdir().unwrap();
+    tells_all_though_killed(&sqlite(folder.path()), folder.path());
+}
+
+#[test]
+fn a_server_on_postgres_that_is_killed_again_and_again_tells_everything_too() {
+    let folder = tempfile::tempdir().unwrap();
+    tells_all_though_killed(&postgres("webhooks_killed"), folder.path());
+}
+
+fn tells_all_though_killed(store: &str, folder: &Path) {
     const ROUNDS: usize = 4;
     const JOBS: usize = 12;
-    let folder = tempfile::tempdir().unwrap();
     let receiver = Receiver::start(|_| 200);
     let config = config(receiver.address, "max_retries = 20\nevents = { kinds = [\"order\"] }");
     let mut jobs = BTreeSet::new();
     for round in 0..ROUNDS {
-        let server = Server::start(folder.path(), &config);
+        let server = Server::start_on(store, folder, &config, LISTEN, |_| {});
         if round == 0 {
             // A webhook that is new begins with what happens from then on.
             let first = server.enqueue(&json!({ "kind": "order" }));
@@ -225,7 +255,7 @@ fn a_server_that_is_killed_again_and_again_tells_everything_under_one_id() {
         thread::sleep(Duration::from_millis(20 * round as u64));
         server.kill();
     }
-    let server = Server::start(folder.path(), &config);
+    let server = Server::start_on(store, folder, &config, LISTEN, |_| {});
     let told = || {
         let mut told = BTreeMap::new();
         for call in receiver.received() {

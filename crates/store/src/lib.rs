@@ -107,6 +107,9 @@ pub trait Store: Send + Sync {
     /// The history of a job, in order.
     fn events(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Event>>;
 
+    /// The numbers that the feed gives to the events of a job, in the order of the events.
+    fn numbers(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<u64>>;
+
     /// Makes the chain of hashes of a job's history anew and says whether it is the one that was kept.
     fn verify(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Verified>>;
 

@@ -222,6 +222,12 @@ pub(crate) fn line_at(events: &str, place: u64) -> Result<String, Error> {
     Ok(line.get().to_owned())
 }
 
+/// The numbers of the events of a job in a row whose first event has this number.
+pub(crate) fn numbers_of(events: &str, first: u64, job_id: JobId) -> Result<Vec<u64>, Error> {
+    let numbered = (first..).zip(lines(events)?);
+    Ok(numbered.filter(|(_, line)| speaks_of(line.get(), job_id)).map(|(it, _)| it).collect())
+}
+
 /// What stands in the place of a line that retention took. Event numbers are places, so one is needed.
 pub(crate) const TAKEN: &str = "null";
 

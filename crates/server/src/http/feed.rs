@@ -120,8 +120,18 @@ fn ours(told: &FeedEvent, kind: &'static str, payload: &impl Serialize) -> Json 
 pub(crate) fn shown(told: &FeedEvent) -> Option<Json> {
     match told.event() {
         Some(event) => Some(ours(told, "job", &EventDocument::from(event))),
-        None => raw(told.line.clone()).map(|line| ours(told, "note", &line)),
+        None => raw(note(told)).map(|line| ours(told, "note", &line)),
     }
+}
+
+/// A note as it was written, but for what names of rules begin with inside.
+fn note(told: &FeedEvent) -> String {
+    if !told.line.contains(r#""about":"rule""#) {
+        return told.line.clone();
+    }
+    let tenant = serde_json::to_string(told.tenant.as_str()).expect("a name is text");
+    let inside = format!(r#""name":"{}/"#, tenant.trim_matches('"'));
+    told.line.replacen(&inside, r#""name":""#, 1)
 }
 
 /// How long a stream is silent at the most.

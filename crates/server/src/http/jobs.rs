@@ -349,7 +349,7 @@ pub(crate) async fn enqueue_batch(call: Call) -> Result<Answer, Problem> {
                 }
             }
             Ok(_) => unreachable!("an op is answered by an answer"),
-            Err(error) => OpResult::problem(None, &error.into()),
+            Err(error) => OpResult::problem(None, &Problem::from(error).seen_by(call.scope())),
         };
     }
     Ok(Answer::ok(&Results { results }))
@@ -432,7 +432,13 @@ pub(crate) async fn events(call: Call) -> Result<Answer, Problem> {
     let contract = call.query.contract()?;
     let id = call.job_id()?;
     let job = call.app.job(&call, id).await?;
-    let events = call.engine().store().events(call.scope(), id).await?;
+    let store = call.engine().store();
+    let events = store.events(call.scope(), id).await?;
+    // An event of a contract has one name, here and in the feed.
+    let numbers = match contract {
+        Some(_) => store.numbers(call.scope(), id).await?,
+        None => Vec::new(),
+    };
     let after = call.query.number("after", u64::MAX)?.unwrap_or(0);
     let limit = call.query.number("limit", 1_000)?.unwrap_or(1_000);
     let limit = usize::try_from(limit).expect("it is bounded");
@@ -440,7 +446,9 @@ pub(crate) async fn events(call: Call) -> Result<Answer, Problem> {
     let (mut items, mut last): (Vec<Json>, _) = (Vec::new(), after);
     for event in left.by_ref().take(limit.max(1)) {
         last = event.number;
-        items.extend(contract::event(contract, event, &job.spec, last));
+        let place = usize::try_from(last.saturating_sub(1)).unwrap_or(usize::MAX);
+        let position = numbers.get(place).copied().unwrap_or(last);
+        items.extend(contract::event(contract, event, &job.spec, position));
     }
     let next = left.peek().map(|_| last.to_string());
     Ok(Answer::ok(&List { items, next }))

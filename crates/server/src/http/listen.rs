@@ -21,7 +21,7 @@ use windlass::BoxFuture;
 
 use super::{
     app::App,
-    route::{handle, no_method, no_route},
+    route::{HEAD_BYTES_MAX, HEADERS_MAX, handle, no_method, no_route},
     routes::ROUTES,
     tls::Tls,
 };
@@ -101,6 +101,9 @@ pub(crate) async fn serve(
     beside.shutdown().await;
 }
 
+/// The same over HTTP/2.
+const HEADER_LIST_MAX: u32 = 64 * 1024;
+
 /// How a connection over HTTP/2 begins, if both sides knew beforehand that it would.
 const HTTP2_BEGINS: &[u8; 4] = b"PRI ";
 
@@ -153,14 +156,14 @@ impl Connection {
         let timer = TokioTimer::new();
         if is_http2 {
             let mut http = http2::Builder::new(TokioExecutor::new());
-            http.timer(timer).max_concurrent_streams(250).max_header_list_size(16 * 1024);
+            http.timer(timer).max_concurrent_streams(250).max_header_list_size(HEADER_LIST_MAX);
             http.keep_alive_interval(Duration::from_secs(20));
             let talking = watcher.watch(http.serve_connection(stream, service));
             return Box::pin(to_end(talking, _place));
         }
         let mut http = http1::Builder::new();
         http.timer(timer).header_read_timeout(app.settings.header_timeout);
-        http.max_buf_size(32 * 1024).max_headers(100);
+        http.max_buf_size(2 * HEAD_BYTES_MAX).max_headers(2 * HEADERS_MAX);
         let talking = watcher.watch(http.serve_connection(stream, service));
         Box::pin(to_end(talking, _place))
     }

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use windlass::Error;
 use windlass_kernel::{Class, JobId, Refusal, refusal::CodeInfo};
-use windlass_store as store;
+use windlass_store::{self as store, read::Scope};
 
 /// Why a call has no other answer.
 #[derive(Clone, Debug)]
@@ -102,6 +102,9 @@ codes! {
     too_large, PAYLOAD_TOO_LARGE, "TOO_LARGE", Validation, false,
         "The body is larger than it may be.",
         "Send less at once, or raise the bound in the config of the server.";
+    head_too_large, REQUEST_HEADER_FIELDS_TOO_LARGE, "HEAD_TOO_LARGE", Validation, false,
+        "The address and the headers are larger than they may be.",
+        "Send fewer or shorter headers: 100 of them, and 32 KB in all, are the most.";
     too_slow, REQUEST_TIMEOUT, "TOO_SLOW", Transient, true,
         "The body did not come in time.",
         "Send it again over a better line.";
@@ -145,6 +148,14 @@ impl Problem {
     /// The same, about this job.
     pub(crate) fn of_job(self, id: JobId) -> Self {
         Self { job_id: Some(id), ..self }
+    }
+
+    /// The same without what names of rules begin with inside: the caller gave them without it.
+    pub(crate) fn seen_by(mut self, scope: &Scope) -> Self {
+        if let Some(tenant) = scope.tenant().filter(|_| self.code == "DRAINING") {
+            self.detail = self.detail.replace(&format!("rule {tenant}/"), "rule ");
+        }
+        self
     }
 
     /// The document.

@@ -1,12 +1,17 @@
 //! A bell for workers elsewhere: it rings when jobs may have become ready.
 //!
-//! Whoever hears it claims, and may find nothing: the jobs may be another tenant's, or somebody was faster. It says no
-//! more than that something happened. A worker that cannot hear it polls.
+//! Whoever hears it claims, and may find nothing: somebody was faster, or a rule holds the jobs back. It says no more than
+//! that something happened, and never that it happened to another tenant. A worker that cannot hear it polls.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout, timeout_at},
+};
+use windlass_kernel::State;
+use windlass_store::read::{Cursor, JobFilter};
 
 use super::{
     feed::{HEARTBEAT, READER_MAX, event_stream, stopped},
@@ -36,25 +41,65 @@ async fn follow(call: Call, frames: mpsc::Sender<Bytes>) {
     if !send("retry: 1000\n\n").await {
         return;
     }
+    let (mut sent_at, mut allowed_at) = (Instant::now(), Instant::now());
     loop {
         let rung = async {
             tokio::select! {
-                () = ready.rung() => {}
-                () = retry_due.rung() => {}
+                () = ready.rung() => Rung::Ready,
+                () = retry_due.rung() => Rung::RetryDue,
             }
         };
-        let is_quiet = tokio::select! {
+        let rung = tokio::select! {
             biased;
             () = stopped(&mut stopping) => return,
             () = frames.closed() => return,
-            waited = timeout(HEARTBEAT, rung) => waited.is_err(),
+            waited = timeout_at(sent_at + HEARTBEAT, rung) => waited.ok(),
         };
-        if is_quiet && !call.still_allowed().await {
+        if allowed_at.elapsed() >= HEARTBEAT {
+            if !call.still_allowed().await {
+                return;
+            }
+            allowed_at = Instant::now();
+        }
+        let frame = match rung {
+            None => ": quiet\n\n",
+            Some(rung) if concerns(&call, rung).await => "data: ready\n\n",
+            Some(_) => {
+                tokio::time::sleep(APART).await;
+                continue;
+            }
+        };
+        if !send(frame).await {
             return;
         }
-        if !send(if is_quiet { ": quiet\n\n" } else { "data: ready\n\n" }).await {
-            return;
-        }
+        sent_at = Instant::now();
         tokio::time::sleep(APART).await;
     }
+}
+
+/// What rang.
+#[derive(Clone, Copy)]
+enum Rung {
+    Ready,
+    RetryDue,
+}
+
+/// Bells ring for everybody. One that is for another tenant alone is not passed on: it would tell what they do.
+async fn concerns(call: &Call, rung: Rung) -> bool {
+    let (store, scope) = (call.engine().store(), call.scope());
+    if scope.tenant().is_none() {
+        return true;
+    }
+    let is_there = match rung {
+        Rung::Ready => store.oldest_ready(scope).await.map(|queues| !queues.is_empty()),
+        Rung::RetryDue => {
+            let states = vec![State::RetryScheduled, State::Queued];
+            let filter = JobFilter { states, ..JobFilter::of(scope.clone()) };
+            let page = store.jobs(filter, Cursor { from: None, limit: 1 }).await;
+            // A page that ends early has not seen everything.
+            page.map(|page| !page.items.is_empty() || page.next.is_some())
+        }
+    };
+    // A store that does not answer is no reason to leave somebody asleep.
+    is_there.unwrap_or(true)
 }

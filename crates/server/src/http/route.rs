@@ -7,7 +7,10 @@ use std::{sync::Arc, time::Instant};
 use axum::{
     body::Body,
     extract::{RawPathParams, State, rejection::RawPathParamsRejection},
-    http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header},
+    http::{
+        HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header,
+        request::Parts,
+    },
 };
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -244,7 +247,8 @@ fn finish(headers: &mut HeaderMap, trace: &TraceId) {
 
 async fn answer(app: &App, route: &'static Route, call: Call) -> Result<Answer, Problem> {
     let _place = app.place(route.access)?;
-    (route.handler)(call).await
+    let scope = call.scope().clone();
+    (route.handler)(call).await.map_err(|problem| problem.seen_by(&scope))
 }
 
 /// Who is it, may they, is the request within its bounds?
@@ -262,6 +266,7 @@ async fn admitted(
     let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
     let params = params.iter().map(owned).collect();
     let (parts, body) = request.into_parts();
+    check_head(&parts)?;
     let text = parts.uri.query().unwrap_or("");
     if ["token", "access_token"].iter().any(|name| has_param(text, name)) {
         let detail = "a token in an address ends up in logs: send it as Authorization: Bearer TOKEN, \
@@ -279,6 +284,24 @@ async fn admitted(
     };
     let (headers, access) = (kept(&parts.headers), route.access);
     Ok(Call { app, caller, trace, trace_given, span: None, access, headers, params, query, body })
+}
+
+/// The most headers of a request, and bytes of them and its address. The HTTP library takes twice as much, so that most
+/// of what is too much is answered by us: it has no words for it.
+pub(crate) const HEADERS_MAX: usize = 100;
+pub(crate) const HEAD_BYTES_MAX: usize = 32 * 1024;
+
+fn check_head(parts: &Parts) -> Result<(), Problem> {
+    let of_header = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len();
+    let address = parts.uri.path_and_query().map_or(0, |it| it.as_str().len());
+    let bytes = address + parts.headers.iter().map(of_header).sum::<usize>();
+    let count = parts.headers.len();
+    if bytes > HEAD_BYTES_MAX || count > HEADERS_MAX {
+        let detail =
+            format!("there are {count} headers, and with the address they have {bytes} bytes");
+        return Err(Problem::head_too_large(detail));
+    }
+    Ok(())
 }
 
 /// Copies of the headers that handlers ask for.

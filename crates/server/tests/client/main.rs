@@ -1,12 +1,14 @@
 //! The client against the real server: the same engine and the same handlers, over HTTP, on SQLite and on PostgreSQL.
 //!
 //! Start with [`server`], which starts and kills it. [`work`] is what handlers and callers do on a good day, [`outages`]
-//! on a bad one, and [`access`] what a token opens.
+//! on a bad one, [`access`] what a token opens, and [`https`] a server that is
+//! who it says.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "in a test, what fails should fail here")]
 
 mod access;
+mod https;
 mod outages;
 mod server;
 mod work;

@@ -82,7 +82,7 @@ impl Server {
         let stdout = process.stdout.take().expect("it was asked for");
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line).expect("its first line can be read");
-        let address = line.trim_end().rsplit_once("http://").map(|(_, address)| address.to_owned());
+        let address = line.trim_end().rsplit_once("://").map(|(_, address)| address.to_owned());
         let address = address.unwrap_or_else(|| panic!("it does not say where it is: {line:?}"));
         Self { process, address }
     }

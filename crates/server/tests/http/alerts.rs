@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use windlass_testkit::postgres::{Cluster, Options, Stop};
 
 use crate::{
     on_both_stores,
-    server::{Server, Store},
+    server::{Server, Store, block_on},
 };
 
 on_both_stores!(alerts_fire_and_clear);
@@ -33,6 +34,25 @@ async fn until(server: &Server, name: &str, is_there: bool) -> Option<Value> {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     panic!("{name} is {} there", if is_there { "not" } else { "still" });
+}
+
+/// The database goes away, and comes back. It is told while it is away.
+#[test]
+fn a_store_that_does_not_answer_is_an_alert_until_it_is_back() {
+    block_on(async {
+        let cluster = Cluster::start(&Options { fsync: false, ..Options::default() });
+        let store =
+            Store::at(&format!("postgres://postgres@127.0.0.1:{}/postgres", cluster.port()));
+        let server = Server::start_with_config(&store, "[alerts]\nlook_every_ms = 100\n");
+        server.post("/api/v1/jobs", "{}").await.ok();
+        until(&server, "store_unavailable", false).await;
+        cluster.stop(Stop::Immediate);
+        let alert = until(&server, "store_unavailable", true).await.expect("it is there");
+        assert_eq!(alert["severity"], "P1");
+        cluster.restart(Stop::Immediate);
+        until(&server, "store_unavailable", false).await;
+        server.post("/api/v1/jobs", "{}").await.ok();
+    });
 }
 
 async fn alerts_fire_and_clear(store: Store) {

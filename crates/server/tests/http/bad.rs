@@ -156,11 +156,15 @@ async fn bad_heads(store: Store) {
     for (about, request, status, code) in cases {
         check(server, about, &request, status, code).await;
     }
+    let long = format!("{ours}X-Long: {}\r\n", "x".repeat(40 * 1024));
+    check(server, "a header of 40 KiB", &get("/healthz", &long), 431, "HEAD_TOO_LARGE").await;
+    let many = format!("{ours}{}", "X-Many: 1\r\n".repeat(150));
+    check(server, "150 headers", &get("/healthz", &many), 431, "HEAD_TOO_LARGE").await;
     // What is sent in a header comes back in none but its own.
     let traced = format!("{ours}X-Trace-Id: a%0d%0aSet-Cookie: b\r\n");
     let told = tell(server, &get("/healthz", &traced)).await;
     assert!(told.status == 200 && !told.head.contains("\r\nset-cookie"), "{}", told.head);
-    // These are refused before there is a request that could be answered by a document.
+    // These are refused before there is a request that could be answered by a document: they are twice too large, or no HTTP.
     let long = format!("{ours}X-Long: {}\r\n", "x".repeat(64 * 1024));
     let many = format!("{ours}{}", "X-Many: 1\r\n".repeat(200));
     for (about, request, statuses) in [

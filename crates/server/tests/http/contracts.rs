@@ -8,7 +8,41 @@ use crate::{
     snapshot::Page,
 };
 
-on_both_stores!(tasks, runs, internal, replays_by_workers, replays_by_the_internal_call);
+on_both_stores!(tasks, event_ids, runs, internal, replays_by_workers, replays_by_the_internal_call);
+
+/// An event has one id, in the feed and in the history of its job, however often it is read.
+async fn event_ids(store: Store) {
+    let server = Server::start(&store);
+    let ids = async |path: &str| -> Vec<String> {
+        let events = server.get(path).await.ok().json();
+        let events = events["items"].as_array().expect("a list").clone();
+        events.iter().map(|it| it["event_id"].as_str().expect("an id").to_owned()).collect()
+    };
+    let mut jobs = Vec::new();
+    for _ in 0..3 {
+        jobs.push(
+            server.post("/api/v1/jobs", r#"{"max_retries": 0}"#).await.ok().at("/job/job_id"),
+        );
+    }
+    for id in &jobs {
+        let path = format!("/api/v1/internal/jobs/{id}/run?force_fail=true");
+        server.post(&path, "").await.ok();
+    }
+    let mut all = Vec::new();
+    for id in &jobs {
+        let path = format!("/api/v1/jobs/{id}/events?contract=tasks");
+        let own = ids(&path).await;
+        assert!(own.len() > 2, "{own:?}");
+        assert_eq!(own, ids(&path).await);
+        all.extend(own);
+    }
+    let mut feed = ids("/api/v1/events?contract=tasks&limit=1000").await;
+    all.sort();
+    feed.sort();
+    assert_eq!(all, feed);
+    feed.dedup();
+    assert_eq!(all, feed, "two events have one id");
+}
 
 /// The documents of the contract, as it writes them.
 async fn tasks(store: Store) {

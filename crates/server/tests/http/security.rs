@@ -2,6 +2,8 @@
 //!
 //! The routes come from the server itself, so that none can be forgotten.
 
+use std::time::Duration;
+
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
 
@@ -17,6 +19,8 @@ on_both_stores!(
     a_token_ends_when_it_is_revoked,
     what_is_secret_is_nowhere_to_be_read,
     claims_of_two_tenants_do_not_meet,
+    a_bell_rings_for_its_own_tenant_alone,
+    names_of_rules_are_the_tenants_own,
 );
 
 const ROLES: [&str; 4] = ["viewer", "worker", "operator", "admin"];
@@ -306,4 +310,51 @@ async fn claims_of_two_tenants_do_not_meet(store: Store) {
     assert!(nothing_new.status.is_client_error(), "{}", nothing_new.text);
     drop(server);
     store.check();
+}
+
+/// Does the bell ring within this time?
+async fn rings(bell: &mut reqwest::Response, within: Duration) -> bool {
+    let ring = async {
+        loop {
+            let chunk = bell.chunk().await.expect("it goes on").expect("it goes on");
+            if chunk.windows(5).any(|part| part == b"data:") {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(within, ring).await.is_ok()
+}
+
+async fn a_bell_rings_for_its_own_tenant_alone(store: Store) {
+    let [a, b] = ["a", "b"].map(|tenant| store.token("w", "worker", tenant));
+    let server = Server::start_guarded(&store);
+    let bell = client().get(server.url("/api/v1/ready")).bearer_auth(&a).send().await;
+    let mut bell = bell.expect("it answers");
+    for _ in 0..3 {
+        call(&server, &Method::POST, "/api/v1/jobs", Some(&b), "{}").await.ok();
+    }
+    assert!(!rings(&mut bell, Duration::from_secs(1)).await, "it tells what another tenant does");
+    call(&server, &Method::POST, "/api/v1/jobs", Some(&a), "{}").await.ok();
+    assert!(rings(&mut bell, Duration::from_secs(10)).await, "it does not ring");
+}
+
+async fn names_of_rules_are_the_tenants_own(store: Store) {
+    let admin = store.token("ann", "admin", "acme");
+    let server = Server::start_guarded(&store);
+    let post =
+        async |path: &str, body: &str| call(&server, &Method::POST, path, Some(&admin), body).await;
+    let drained = post("/api/v1/queues/post/drain", r#"{"reason": "moving"}"#).await.ok();
+    let name = drained.at("/name");
+    assert!(!name.contains("acme"), "{name}");
+    let refused = post("/api/v1/jobs", r#"{"queue": "post"}"#).await;
+    assert_eq!(refused.at("/code"), "DRAINING");
+    assert!(refused.at("/detail").contains(&format!("rule {name} ")), "{}", refused.text);
+    let refused = post("/api/v1/jobs/batch", r#"{"jobs": [{"queue": "post"}]}"#).await;
+    let detail = refused.at("/results/0/detail");
+    assert!(detail.contains(&format!("rule {name} ")), "{detail}");
+    for path in ["/api/v1/audit", "/api/v1/events"] {
+        let told = call(&server, &Method::GET, path, Some(&admin), "").await.ok();
+        assert!(told.text.contains(&format!(r#""name":"{name}""#)), "{path}: {}", told.text);
+        assert!(!told.text.contains("acme/"), "{path}: {}", told.text);
+    }
 }

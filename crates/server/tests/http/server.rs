@@ -40,6 +40,11 @@ impl Store {
         Self { url, _folder: None }
     }
 
+    /// One that is there.
+    pub(crate) fn at(url: &str) -> Self {
+        Self { url: url.to_owned(), _folder: None }
+    }
+
     /// How it is named on the command line.
     pub(crate) fn url(&self) -> &str {
         &self.url

@@ -315,6 +315,17 @@ impl Store for Postgres {
         })
     }
 
+    fn numbers(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<u64>> {
+        let scope = scope.clone();
+        self.ask(move |inner| async move {
+            inner
+                .read_of(id, Vec::is_empty, async move |it| {
+                    read::read_numbers(it, &scope, id).await
+                })
+                .await
+        })
+    }
+
     fn verify(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Verified>> {
         let scope = scope.clone();
         self.ask(move |inner| async move {

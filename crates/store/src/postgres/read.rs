@@ -110,6 +110,29 @@ fn add_events(
     Ok(())
 }
 
+const FEED_ROWS: &str = "
+    SELECT feed.first, log.events FROM log JOIN feed ON feed.seq = log.seq
+    WHERE log.seq = ANY(ARRAY(SELECT seq FROM job_log WHERE id = $1) || $2::bigint[])
+    ORDER BY feed.first";
+
+/// The numbers of a job's events: the place of each line in its log row, after the number that the feed gives the row.
+pub(super) async fn read_numbers(
+    client: &ClientWrapper,
+    scope: &Scope,
+    id: JobId,
+) -> PgResult<Vec<u64>> {
+    let found = read_job(client, scope, id).await?;
+    let Some(Loaded { place, .. }) = found else { return Ok(Vec::new()) };
+    let inline: Vec<i64> = place.history.log_ids().map(signed).collect();
+    let ask = Ask::new(FEED_ROWS).with(Uuid(id.as_u128())).with(inline);
+    let mut numbers = Vec::new();
+    for row in run_one(client, ask).await? {
+        let found = log::numbers_of(row.try_get(1)?, number(&row, 0)?, id);
+        numbers.extend(found.map_err(Failure::Known)?);
+    }
+    Ok(numbers)
+}
+
 const OUTPUTS: &str = "
     SELECT o.attempt, o.result, o.remaining, o.stats FROM outputs o JOIN jobs j ON j.id = o.id
     WHERE o.id = $1 AND ($2::text IS NULL OR j.tenant = $2) ORDER BY o.attempt";

@@ -254,6 +254,11 @@ impl Store for Sqlite {
         Box::pin(self.read_of(id, Vec::is_empty, move |it| read::read_events(it, &scope, id)))
     }
 
+    fn numbers(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<u64>> {
+        let scope = scope.clone();
+        Box::pin(self.read_of(id, Vec::is_empty, move |it| read::read_numbers(it, &scope, id)))
+    }
+
     fn verify(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Verified>> {
         let scope = scope.clone();
         let read =

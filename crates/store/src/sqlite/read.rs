@@ -104,6 +104,32 @@ fn add_events(
     Ok(())
 }
 
+/// The numbers of a job's events: the place of each line in its log row, after the number of the row.
+pub(super) fn read_numbers(
+    connection: &Connection,
+    scope: &Scope,
+    id: JobId,
+) -> SqlResult<Result<Vec<u64>, Error>> {
+    let Some(Loaded { place, .. }) = read_job(connection, scope, id)? else {
+        return Ok(Ok(Vec::new()));
+    };
+    let mut ids: Vec<u64> = connection
+        .prepare_cached(LOG_IDS)?
+        .query_map([place.seq], |row| row.get(0))?
+        .collect::<SqlResult<_>>()?;
+    ids.extend(place.history.log_ids());
+    let mut numbers = Vec::new();
+    let mut by_id = connection.prepare_cached(LOG_ROW)?;
+    for log_id in ids {
+        let text: String = by_id.query_row([log_id], |row| row.get(1))?;
+        match log::numbers_of(&text, log_id, id) {
+            Ok(found) => numbers.extend(found),
+            Err(error) => return Ok(Err(error)),
+        }
+    }
+    Ok(Ok(numbers))
+}
+
 const OUTPUTS: &str =
     "SELECT attempt, result, remaining, stats FROM outputs WHERE seq = ?1 ORDER BY attempt";
 

@@ -229,6 +229,10 @@ impl Store for Remote {
         })
     }
 
+    fn numbers(&self, _scope: &Scope, _id: JobId) -> StoreFuture<'_, Vec<u64>> {
+        Box::pin(async { self.not_here("the numbers of a job's events in the feed") })
+    }
+
     fn verify(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Verified>> {
         let scope = scope.clone();
         Box::pin(async move {

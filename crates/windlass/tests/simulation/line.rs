@@ -117,6 +117,7 @@ impl Store for Line {
         outputs(scope: &Scope, id: JobId) -> Vec<Output>;
         progress(scope: &Scope, id: JobId) -> Option<Progress>;
         events(scope: &Scope, id: JobId) -> Vec<Event>;
+        numbers(scope: &Scope, id: JobId) -> Vec<u64>;
         verify(scope: &Scope, id: JobId) -> Option<Verified>;
         attempts(scope: &Scope, id: JobId) -> Vec<Attempt>;
         letter(scope: &Scope, id: DlqId) -> Option<DeadLetter>;

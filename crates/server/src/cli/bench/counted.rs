@@ -73,6 +73,10 @@ impl Store for Counted {
         self.store.events(scope, id)
     }
 
+    fn numbers(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<u64>> {
+        self.store.numbers(scope, id)
+    }
+
     fn verify(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Verified>> {
         self.store.verify(scope, id)
     }

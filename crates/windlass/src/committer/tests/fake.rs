@@ -179,6 +179,9 @@ impl Store for Fake {
     fn events(&self, _: &Scope, _: JobId) -> StoreFuture<'_, Vec<Event>> {
         unasked()
     }
+    fn numbers(&self, _: &Scope, _: JobId) -> StoreFuture<'_, Vec<u64>> {
+        unasked()
+    }
     fn verify(&self, _: &Scope, _: JobId) -> StoreFuture<'_, Option<Verified>> {
         unasked()
     }

@@ -30,7 +30,7 @@ pub(crate) struct Serving {
     pub(crate) stop: watch::Sender<bool>,
     /// Workers of its own besides the usual ones. They end when it stops, and before the store is closed.
     pub(crate) workers: Vec<JoinHandle<()>>,
-    /// Those who look on until the last worker has ended: they are told by the second one.
+    /// Those who look on until the last worker has ended, which [`closing`](Self::closing) tells them.
     pub(crate) onlookers: Vec<JoinHandle<()>>,
     pub(crate) closing: watch::Sender<bool>,
     setup: config::Config,

@@ -99,6 +99,10 @@ fn init(command: &Init, view: &View) -> Result<(), Trouble> {
 }
 
 fn check(command: &Check, view: &View) -> Result<(), Trouble> {
+    if !command.file.exists() {
+        let what = format!("there is no file {}", command.file.display());
+        return Err(Trouble::not_found(what).then("Make one with: windlass config init"));
+    }
     let load = config::Config::load(&ServerArgs::of_file(Some(command.file.clone())));
     load.map_err(|why| {
         let mut lines = why.lines();

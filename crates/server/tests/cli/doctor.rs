@@ -26,7 +26,7 @@ fn shell() -> Shell {
 
 fn sql(shell: &Shell, sql: &str) {
     let file = shell.folder().join("windlass.db");
-    Connection::open(file).unwrap().execute_batch(sql).unwrap();
+    Connection::open(file).and_then(|it| it.execute_batch(sql)).expect("it can be planted");
 }
 
 /// What is not well, as (check, state, what): each has a remedy.
@@ -104,7 +104,8 @@ fn golden(shell: &Shell, version: u32) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/tests/golden");
     for ending in ["", "-mark"] {
         let from = folder.join(format!("v{version}.db{ending}"));
-        fs::copy(from, shell.folder().join(format!("windlass.db{ending}"))).unwrap();
+        fs::copy(from, shell.folder().join(format!("windlass.db{ending}")))
+            .expect("it can be copied");
     }
 }
 
@@ -206,8 +207,9 @@ fn what_is_no_database_is_found() {
 /// A config in the folder of the shell.
 fn config(shell: &Shell, text: &str, mode: u32) -> PathBuf {
     let path = shell.folder().join("w.toml");
-    fs::write(&path, text).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    fs::write(&path, text).expect("it can be written");
+    let mode = fs::Permissions::from_mode(mode);
+    fs::set_permissions(&path, mode).expect("it is ours");
     path
 }
 

@@ -11,6 +11,7 @@
 
 mod acts;
 mod backup;
+mod begun;
 mod check;
 mod claim;
 mod copy;
@@ -68,7 +69,7 @@ pub use self::{
 };
 use self::{
     lock::Lock, names::Stored, now::Now, open::Opened, place::Place, presence::Presence,
-    readers::Readers, wait::Wait, wake::Watch, writer_thread::WriterThread,
+    readers::Readers, wait::Wait, wake::Watch, writer::OVERLAP, writer_thread::WriterThread,
 };
 use crate::{
     Bell, Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
@@ -198,7 +199,7 @@ impl Store for Sqlite {
     /// One commit is decided while another is written. In memory there is no disk to wait for.
     fn overlap(&self) -> Overlap {
         match self.place {
-            Place::File(_) => Overlap { commits_max: 2, writes_min: 64 },
+            Place::File(_) => OVERLAP,
             Place::Memory(_) => Overlap::NONE,
         }
     }

@@ -5,10 +5,14 @@
 //! plan, on top of this one. So if one fails, those that are already made after it cannot be written as
 //! they are: they go back to the writer, to be made anew.
 //!
+//! A plan that the writer would only wait for is written on the writer's own thread, while this one has
+//! nothing to do: that spares a small commit the wait until another thread is awake.
+//!
 //! An error of the disk ends it for good: after a failed fsync nobody knows what is on the disk, so nothing
 //! more is acknowledged until the file was opened again.
 
 use std::{
+    mem,
     sync::{
         Arc, Mutex, PoisonError,
         mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
@@ -16,11 +20,13 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use rusqlite::{Connection, TransactionBehavior, config::DbConfig};
+use rusqlite::{Connection, config::DbConfig};
 use tokio::sync::{mpsc::WeakSender, oneshot};
 
 use super::{
-    Bells, SqlResult, classify,
+    Bells, SqlResult,
+    begun::Begun,
+    classify,
     mark::{Mark, Point},
     named::Named,
     plan::Plan,
@@ -51,6 +57,15 @@ pub(super) enum Outcome {
     Skipped(Option<Asked>),
 }
 
+/// Whose thread writes a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Saves {
+    /// The saver's own, while the writer makes the next plan.
+    Saver,
+    /// The writer's. No other plan may be on its way.
+    Writer,
+}
+
 enum Task {
     Save(Save),
     Run(Box<dyn FnOnce(&mut Disk) + Send>),
@@ -71,6 +86,8 @@ struct Save {
 /// log stays beside the file: what comes after a failure is for the next start.
 pub(super) struct Saver {
     tasks: Option<SyncSender<Task>>,
+    /// Held by whoever writes.
+    work: Arc<Mutex<Working>>,
     outcomes: Receiver<Outcome>,
     thread: Option<JoinHandle<()>>,
     failures: u64,
@@ -90,11 +107,13 @@ impl Saver {
         #[cfg(feature = "faults")]
         let connection = crate::crash::counted(connection);
         let disk = Disk { connection, files };
-        let (failures, broken) = (0, None);
-        let work = Working { disk, gate, bells, outcomes: told, writer, failures, broken };
+        let (failures, broken, ended) = (0, None, false);
+        let work = Working { disk, gate, bells, outcomes: told, writer, failures, broken, ended };
+        let work = Arc::new(Mutex::new(work));
+        let shared = work.clone();
         let thread = thread::Builder::new().name("windlass-saver".to_owned());
-        let thread = thread.spawn(move || work.run(&inbox))?;
-        Ok(Self { tasks: Some(tasks), outcomes, thread: Some(thread), failures: 0 })
+        let thread = thread.spawn(move || run(&shared, &inbox))?;
+        Ok(Self { tasks: Some(tasks), work, outcomes, thread: Some(thread), failures: 0 })
     }
 
     /// Has a plan written. If nobody asked, the outcome has the replies.
@@ -104,10 +123,18 @@ impl Saver {
         replies: Replies,
         asked: Option<Asked>,
         incarnation: u32,
+        by: Saves,
     ) -> Result<(), Error> {
         let failures = self.failures;
-        let save = Save { plan, replies, asked, incarnation, failures };
-        self.tasks().send(Task::Save(save)).map_err(|_| ended())
+        let task = Task::Save(Save { plan, replies, asked, incarnation, failures });
+        match by {
+            Saves::Saver => self.tasks().send(task).map_err(|_| ended()),
+            Saves::Writer => {
+                // If it ends with this one, the outcome says so.
+                self.work.lock().map_err(|_| ended())?.does(task);
+                Ok(())
+            }
+        }
     }
 
     /// An outcome, if there is one.
@@ -186,8 +213,7 @@ impl Disk {
     }
 
     fn transact(&mut self, plan: &Plan) -> SqlResult<u64> {
-        let transaction =
-            self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction = Begun::to_write(&self.connection)?;
         save::save(&transaction, plan)?;
         let last_event = plan.inbox.save(&transaction, plan.last_event, plan.now)?;
         transaction.commit()?;
@@ -202,8 +228,8 @@ impl Disk {
     }
 
     /// Puts the mark on the disk.
-    fn close(self) {
-        if let Some(files) = self.files {
+    fn close(&mut self) {
+        if let Some(files) = self.files.take() {
             files.mark.close();
         }
     }
@@ -226,27 +252,57 @@ struct Working {
     failures: u64,
     /// The log could not be folded. Whoever asks next is told why.
     broken: Option<Error>,
+    /// Nothing more is written.
+    ended: bool,
+}
+
+/// What the saver's thread does.
+fn run(work: &Mutex<Working>, tasks: &Receiver<Task>) {
+    while let Ok(task) = tasks.recv() {
+        // If the writer panicked while it wrote, nobody asks for anything more.
+        let Ok(mut work) = work.lock() else { return };
+        if !work.does(task) {
+            return;
+        }
+    }
+    if let Ok(mut work) = work.lock() {
+        work.end();
+    }
 }
 
 impl Working {
-    fn run(mut self, tasks: &Receiver<Task>) {
-        while let Ok(task) = tasks.recv() {
-            let goes_on = match task {
-                Task::Save(save) => self.save(save),
-                Task::Run(work) => {
-                    work(&mut self.disk);
-                    true
-                }
-                Task::Close if self.broken.is_none() => return self.disk.close(),
-                Task::Close => false,
-            };
-            if !goes_on {
-                break;
-            }
-            self.broken = self.broken.take().or_else(|| self.fold_log().err());
+    /// Does what it is told. It says whether it may go on.
+    fn does(&mut self, task: Task) -> bool {
+        if self.ended {
+            return false;
         }
-        let connection = &self.disk.connection;
-        let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        let goes_on = match task {
+            Task::Save(save) => self.save(save),
+            Task::Run(work) => {
+                work(&mut self.disk);
+                true
+            }
+            Task::Close if self.broken.is_none() => {
+                self.disk.close();
+                self.ended = true;
+                return false;
+            }
+            Task::Close => false,
+        };
+        if goes_on {
+            self.broken = self.broken.take().or_else(|| self.fold_log().err());
+        } else {
+            self.end();
+        }
+        goes_on
+    }
+
+    /// Writes nothing more, and leaves the log as it is.
+    fn end(&mut self) {
+        if !mem::replace(&mut self.ended, true) {
+            let connection = &self.disk.connection;
+            let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        }
     }
 
     /// Writes a plan and tells of it. It says whether the saver may go on.

@@ -21,7 +21,9 @@ use windlass_kernel::{
 };
 
 use super::{
-    SqlResult, classify,
+    SqlResult,
+    begun::Begun,
+    classify,
     decide::{Known, Planned, State, Tried, decide},
     inbox, load,
     mark::Point,
@@ -29,10 +31,13 @@ use super::{
     open::{INCARNATION, SET_INCARNATION},
     plan::Plan,
     retention::{self, Sweep},
-    saver::{Asked, Disk, Gate, Outcome, Saver, ends},
+    saver::{Asked, Disk, Gate, Outcome, Saver, Saves, ends},
     writer_thread::Request,
 };
-use crate::{Error, Replies, Write, read::Pruned};
+use crate::{Error, Overlap, Replies, Write, read::Pruned};
+
+/// One commit is decided while another is written, unless it is so small that the Committer would rather let it grow.
+pub(super) const OVERLAP: Overlap = Overlap { commits_max: 2, writes_min: 64 };
 
 /// What the thread owns.
 pub(super) struct Writer {
@@ -109,7 +114,8 @@ impl Writer {
 
     pub(super) fn run(mut self, mut requests: mpsc::Receiver<Request>) {
         while let Some(request) = requests.blocking_recv() {
-            if !self.answer(request) {
+            let by = if requests.is_empty() { Saves::Writer } else { Saves::Saver };
+            if !self.answer(request, by) {
                 // Whoever the saver has an answer for hears that, before others hear that it has ended.
                 return drop(self);
             }
@@ -123,13 +129,13 @@ impl Writer {
     }
 
     /// Does what was asked, or sees to it. It says whether the writer may go on.
-    fn answer(&mut self, request: Request) -> bool {
+    fn answer(&mut self, request: Request, by: Saves) -> bool {
         if let Err(error) = self.land() {
             request.refuse(error);
             return false;
         }
         match request {
-            Request::Commit(writes, answer) => self.commit(Asked { writes, answer }),
+            Request::Commit(writes, answer) => self.commit(Asked { writes, answer }, by),
             Request::Prune(retention, max, answer) => {
                 tell(self.prune(retention, max), |result| drop(answer.send(result)))
             }
@@ -236,12 +242,15 @@ impl Writer {
         Ok(())
     }
 
-    /// Plans a batch and lets it go; or, if the inbox is not empty, sees it through.
-    fn commit(&mut self, asked: Asked) -> bool {
+    /// Plans a batch and lets it go; or, if it is small and nobody else asks for anything, or if the inbox is not
+    /// empty, sees it through.
+    fn commit(&mut self, asked: Asked, by: Saves) -> bool {
         match self.plan(&asked.writes, None) {
             Ok(Some(Planned { plan, replies })) => {
+                let is_small = asked.writes.len() < OVERLAP.writes_min as usize;
+                let by = if is_small && self.flying.is_empty() { by } else { Saves::Saver };
                 self.flying.push_back(plan.clone());
-                self.saver.save(plan, replies, Some(asked), self.incarnation).is_ok()
+                self.saver.save(plan, replies, Some(asked), self.incarnation, by).is_ok()
             }
             Ok(None) => {
                 let done = self.commit_now(&asked.writes);
@@ -303,7 +312,7 @@ impl Writer {
         let Some(Planned { plan, replies }) = self.plan(writes, Some(inbox_max))? else {
             return Ok(None);
         };
-        self.saver.save(plan.clone(), replies, None, self.incarnation)?;
+        self.saver.save(plan.clone(), replies, None, self.incarnation, Saves::Writer)?;
         match self.saver.outcome()? {
             Outcome::Saved(replies, last_event) => {
                 self.known.numbers.event = last_event;
@@ -359,7 +368,7 @@ impl Writer {
         now: Timestamp,
     ) -> SqlResult<Tried> {
         let _looks = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
-        let snapshot = self.connection.transaction()?;
+        let snapshot = Begun::to_read(&self.connection)?;
         if take.is_none() && !inbox::is_empty(&snapshot)? {
             return Ok(Tried::InboxWaits);
         }

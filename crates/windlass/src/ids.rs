@@ -5,7 +5,7 @@
 //! sort by microsecond. Within a microsecond, or when the clock goes back, their order means nothing,
 //! but they still differ.
 
-use std::{fmt, sync::Arc};
+use std::{cell::RefCell, fmt, sync::Arc};
 
 use windlass_kernel::{JobId, Timestamp, TokenId, ids::ClaimId};
 
@@ -15,18 +15,30 @@ use crate::clock::{self, Clock};
 pub type Random = Arc<dyn Fn() -> u128 + Send + Sync>;
 
 /// The operating system's randomness.
+///
+/// Each thread asks for a few numbers at a time, because asking takes longer than making an id of one. No number is
+/// given out twice.
 pub fn system_random() -> Random {
+    thread_local! {
+        static ASKED: RefCell<Vec<u128>> = const { RefCell::new(Vec::new()) };
+    }
     Arc::new(|| {
-        let mut bytes = [0; 16];
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "this is the chance that the others are given"
-        )]
-        let filled = getrandom::fill(&mut bytes);
-        // A system without randomness cannot make an id that nobody else makes: there is no way on.
-        filled.expect("the operating system gives random bytes");
-        u128::from_ne_bytes(bytes)
+        ASKED.with_borrow_mut(|asked| {
+            if asked.is_empty() {
+                asked.extend(ask_system());
+            }
+            asked.pop().expect("it was just filled")
+        })
     })
+}
+
+fn ask_system() -> [u128; 16] {
+    let mut bytes = [[0; 16]; 16];
+    #[expect(clippy::disallowed_methods, reason = "this is the chance that the others are given")]
+    let filled = getrandom::fill(bytes.as_flattened_mut());
+    // A system without randomness cannot make an id that nobody else makes: there is no way on.
+    filled.expect("the operating system gives random bytes");
+    bytes.map(u128::from_ne_bytes)
 }
 
 /// Makes ids. A clone makes ids from the same clock and the same chance.

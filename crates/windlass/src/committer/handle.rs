@@ -64,18 +64,22 @@ impl Handle {
     pub async fn submit_many(&self, writes: Vec<Write>) -> Vec<Result<Reply, SubmitError>> {
         let mut tickets = Vec::with_capacity(writes.len());
         let mut group: Option<Group> = None;
+        let mut left = writes.len();
         for write in writes {
             let (answer, answered) = oneshot::channel();
             tickets.push(Ticket { answered });
             let waiting = self.queue.waiting(write, answer);
-            let Some(open) = &mut group else {
-                group = Some(Group::of(waiting));
-                continue;
+            let waiting = match &mut group {
+                Some(open) => open.add(waiting, self.queue.group_max()),
+                None => Some(waiting),
             };
-            if let Some(waiting) = open.add(waiting, self.queue.group_max()) {
-                let full = group.replace(Group::of(waiting)).expect("it is open");
+            // The first one, or one that begins the next group.
+            if let Some(waiting) = waiting
+                && let Some(full) = group.replace(Group::with_room(waiting, left))
+            {
                 self.queue.accept(full).await;
             }
+            left -= 1;
         }
         if let Some(last) = group {
             self.queue.accept(last).await;

@@ -130,6 +130,12 @@ impl<T> Pending<T> {
         Self { lease, bulk, places, flying, batch_max }
     }
 
+    /// So many writes of this lane are about to come.
+    pub(super) fn reserve(&mut self, lane: Lane, count: usize) {
+        self.lane_mut(lane).reserve(count);
+        self.places.reserve(count);
+    }
+
     /// Lets a write wait.
     pub(super) fn push(&mut self, write: Waiting<T>) {
         let lane = self.lane_for(&write);
@@ -181,7 +187,9 @@ impl<T> Pending<T> {
     /// there, so that neither starves the other.
     pub(super) fn next_batch(&mut self) -> Vec<Waiting<T>> {
         let for_bulk = if self.bulk.is_empty() { 0 } else { self.batch_max.div_ceil(8) };
-        let mut batch = Vec::new();
+        // Each write costs at least one, but for the first of each lane, whatever it costs.
+        let most = usize::try_from(self.batch_max).unwrap_or(usize::MAX).saturating_add(2);
+        let mut batch = Vec::with_capacity((self.lease.len() + self.bulk.len()).min(most));
         let used = self.take(Lane::Lease, self.batch_max - for_bulk, &mut batch);
         self.take(Lane::Bulk, self.batch_max.saturating_sub(used), &mut batch);
         batch

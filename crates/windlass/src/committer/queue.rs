@@ -117,6 +117,7 @@ impl Queue {
             drop(state);
             return group.refuse(&SubmitError::Closed);
         }
+        state.pending.reserve(group.lane, group.writes.len());
         for waiting in group.writes {
             state.pending.push(waiting);
         }
@@ -218,9 +219,14 @@ impl Queue {
             let of_lane = batch.iter().filter(|waiting| waiting.lane == lane);
             self.room(lane).add_permits(of_lane.map(|waiting| waiting.cost as usize).sum());
         }
-        let jobs =
-            batch.iter().filter(|_| self.overlaps).flat_map(|it| it.jobs).flatten().collect();
-        Batch { jobs, entries: batch.into_iter().map(|waiting| waiting.item).collect() }
+        let mut jobs = Vec::new();
+        if self.overlaps {
+            jobs.reserve(batch.len());
+            jobs.extend(batch.iter().flat_map(|it| it.jobs).flatten());
+        }
+        let mut entries = Vec::with_capacity(batch.len());
+        entries.extend(batch.into_iter().map(|waiting| waiting.item));
+        Batch { jobs, entries }
     }
 
     fn room(&self, lane: Lane) -> &Semaphore {
@@ -236,6 +242,9 @@ impl Queue {
     }
 }
 
+/// No group makes more room than this before it needs it.
+const GROUP_ROOM_MAX: usize = 1_000;
+
 /// Writes of one lane that are accepted together.
 #[derive(Debug)]
 pub(super) struct Group {
@@ -247,7 +256,15 @@ pub(super) struct Group {
 impl Group {
     /// A group of one.
     pub(super) fn of(write: Waiting<Entry>) -> Self {
-        Self { lane: write.lane, cost: write.cost, writes: vec![write] }
+        Self::with_room(write, 1)
+    }
+
+    /// A group that begins with this write, and may have so many. What waits is large, and is not copied while it grows.
+    pub(super) fn with_room(write: Waiting<Entry>, count: usize) -> Self {
+        let mut writes = Vec::with_capacity(count.min(GROUP_ROOM_MAX));
+        let (lane, cost) = (write.lane, write.cost);
+        writes.push(write);
+        Self { lane, cost, writes }
     }
 
     /// Adds a write if the group stays in one lane and within `cost_max`; gives it back if not.

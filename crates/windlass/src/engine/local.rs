@@ -37,17 +37,20 @@ impl Local {
         self.workers().iter().filter_map(|(_, worker)| worker.upgrade()).collect()
     }
 
-    /// An op was answered. What it means for an execution in this process is told there.
-    pub(super) fn note(&self, answer: &Answer) {
-        let is_held = matches!(answer.state, State::Dispatched | State::Running);
-        if is_held && !answer.cancel_requested {
-            return;
-        }
-        for worker in self.live() {
-            if is_held {
-                worker.cancel(answer.job_id, answer.epoch);
-            } else {
-                worker.lose(answer.job_id, answer.epoch);
+    /// Ops were answered. What they mean for executions in this process is told there.
+    pub(super) fn note<'a>(&self, answers: impl Iterator<Item = &'a Answer>) {
+        let mut live = None;
+        for answer in answers {
+            let is_held = matches!(answer.state, State::Dispatched | State::Running);
+            if is_held && !answer.cancel_requested {
+                continue;
+            }
+            for worker in live.get_or_insert_with(|| self.live()) {
+                if is_held {
+                    worker.cancel(answer.job_id, answer.epoch);
+                } else {
+                    worker.lose(answer.job_id, answer.epoch);
+                }
             }
         }
     }

@@ -20,7 +20,7 @@ impl Inner {
     /// Submits a write, and lets whoever in this process has to know hear of it.
     pub(crate) async fn submit(&self, write: Write) -> Answered {
         let reply = self.handle.submit(write).await?;
-        self.note(&reply);
+        self.note([&reply].into_iter());
         Ok(reply)
     }
 
@@ -44,7 +44,7 @@ impl Inner {
     /// Submits writes in this order.
     pub(crate) async fn submit_many(&self, writes: Vec<Write>) -> Vec<Answered> {
         let replies = self.handle.submit_many(writes).await;
-        replies.iter().flatten().for_each(|reply| self.note(reply));
+        self.note(replies.iter().flatten());
         replies
     }
 
@@ -68,10 +68,13 @@ impl Inner {
         answers
     }
 
-    fn note(&self, reply: &Reply) {
-        let Reply::Answer(answer) = reply else { return };
-        self.local.note(answer);
-        if answer.state.is_end() {
+    fn note<'a>(&self, replies: impl Iterator<Item = &'a Reply> + Clone) {
+        let answers = replies.filter_map(|reply| match reply {
+            Reply::Answer(answer) => Some(answer),
+            _ => None,
+        });
+        self.local.note(answers.clone());
+        for answer in answers.filter(|answer| answer.state.is_end()) {
             self.ends.tell(answer.job_id);
         }
     }

@@ -1,7 +1,7 @@
 //! A transaction whose own statements are prepared once.
 //!
-//! Parsing `BEGIN` and `COMMIT` costs a small commit as much as a row. Always true: what was begun is committed, or
-//! rolled back when this is dropped.
+//! A small commit is short enough for the parsing of `BEGIN` and `COMMIT` to show in a profile. Always true: what was
+//! begun is committed, or rolled back when this is dropped.
 
 use std::ops::Deref;
 

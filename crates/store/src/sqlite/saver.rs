@@ -6,7 +6,7 @@
 //! they are: they go back to the writer, to be made anew.
 //!
 //! A plan that the writer would only wait for is written on the writer's own thread, while this one has
-//! nothing to do: waking another thread costs a small commit as much as deciding it.
+//! nothing to do: that spares a small commit the wait until another thread is awake.
 //!
 //! An error of the disk ends it for good: after a failed fsync nobody knows what is on the disk, so nothing
 //! more is acknowledged until the file was opened again.

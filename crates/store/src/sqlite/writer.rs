@@ -247,7 +247,8 @@ impl Writer {
     fn commit(&mut self, asked: Asked, by: Saves) -> bool {
         match self.plan(&asked.writes, None) {
             Ok(Some(Planned { plan, replies })) => {
-                let is_small = asked.writes.len() < OVERLAP.writes_min as usize;
+                // A claim is one write, and may be of many jobs.
+                let is_small = plan.rows.len() < OVERLAP.writes_min as usize;
                 let by = if is_small && self.flying.is_empty() { by } else { Saves::Saver };
                 self.flying.push_back(plan.clone());
                 self.saver.save(plan, replies, Some(asked), self.incarnation, by).is_ok()

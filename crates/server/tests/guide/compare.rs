@@ -89,10 +89,17 @@ fn steady(line: &str) -> String {
         } else if bare == "now" || is_time(bare) {
             steady.push(format!("⏰{end}"));
         } else {
-            steady.push(word.to_owned());
+            steady.push(without_session(word).to_owned());
         }
     }
     steady.join(" ")
+}
+
+/// A worker such as `http-bb5c5196` without the name of its session.
+fn without_session(word: &str) -> &str {
+    let is_session =
+        |text: &str| text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    word.rsplit_once('-').filter(|(_, end)| is_session(end)).map_or(word, |(name, _)| name)
 }
 
 fn is_duration(word: &str) -> bool {
@@ -166,6 +173,7 @@ fn only_what_differs_from_run_to_run_may_differ() {
     check("JOB  AT\nx    3s ago", "JOB   AT\nx  now", true);
     check("took 1m 4s, at 2026-01-02T03:04:05Z", "took 12ms, at 2026-09-09T09:09:09.123Z", true);
     check("2026-11-18 02:30:00+01:00 Berlin", "2027-06-18 02:30:00+02:00 Berlin", true);
+    check("worker:http-bb5c5196 took 5s", "worker:http-0123abcd took 6s", true);
     check("took 5s", "took five", false);
     check("first\n...\nlast", "first\na\nb\nlast", true);
     check("first\n...\nlast", "first\na", false);

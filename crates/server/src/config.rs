@@ -3,11 +3,15 @@
 //! Always true here: a value that was read is within its bounds, and what cannot be used is refused with the line it stands
 //! on, the key, and what to do. A key that nobody knows is an error. No message shows a value that may be a secret.
 
+mod keys;
+mod origins;
 mod read;
 mod sections;
 mod server;
 
 pub(crate) use self::{
+    keys::template,
+    origins::{Entry, Origin, entries, without_password},
     sections::{
         Alerts, AllowedCommand, EventFilter, Executors, HttpExecutor, Secret, Traces, Webhook,
     },

@@ -13,12 +13,11 @@ compile_error!("the windlass binary needs the signals, locks and processes of a 
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use mimalloc::MiMalloc;
 
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    cli::run(cli::Cli::parse())
+    cli::run(cli::parse())
 }

@@ -20,8 +20,9 @@ use windlass::{Config, Engine, Error, Worker};
 use windlass_kernel::{Principal, TenantId, token::Role};
 use windlass_store::{self as store, read::Scope};
 
-use super::{exit, serving::shown, store::StoreArg, trouble::Trouble};
+use super::{exit, store::StoreArg, trouble::Trouble};
 use crate::{
+    config::without_password,
     executors::client::tls,
     http::{App, Caller, InProcess, OPERATION_KIND, OPERATION_QUEUE, Settings, carry_out},
     traces::Traces,
@@ -31,7 +32,13 @@ use crate::{
 #[derive(Args, Clone, Default)]
 pub(crate) struct ApiArgs {
     /// The server to talk to, such as http://127.0.0.1:7117. Without it, the one that has the store open is found.
-    #[arg(long, env = "WINDLASS_SERVER", value_name = "URL", help_heading = "Where")]
+    #[arg(
+        long,
+        env = "WINDLASS_SERVER",
+        hide_env_values = true,
+        value_name = "URL",
+        help_heading = "Where"
+    )]
     server: Option<String>,
     /// What lets you in there.
     #[arg(
@@ -45,10 +52,22 @@ pub(crate) struct ApiArgs {
     #[command(flatten)]
     store: StoreArg,
     /// As whom you act, where no token says so.
-    #[arg(long = "as", env = "WINDLASS_AS", value_name = "NAME", help_heading = "Where")]
+    #[arg(
+        long = "as",
+        env = "WINDLASS_AS",
+        hide_env_values = true,
+        value_name = "NAME",
+        help_heading = "Where"
+    )]
     actor: Option<String>,
     /// Whose things are meant, where no token says so; * for everybody's.
-    #[arg(long, env = "WINDLASS_TENANT", value_name = "NAME", help_heading = "Where")]
+    #[arg(
+        long,
+        env = "WINDLASS_TENANT",
+        hide_env_values = true,
+        value_name = "NAME",
+        help_heading = "Where"
+    )]
     tenant: Option<String>,
 }
 
@@ -344,7 +363,7 @@ impl ApiArgs {
             opened = Engine::open_with(&place, &config).await;
         }
         match opened {
-            Ok(engine) => Ok((engine, shown(&place))),
+            Ok(engine) => Ok((engine, without_password(&place))),
             Err(Error::Store(error)) => match &*error {
                 store::Error::Unavailable(why) if place.starts_with("http") => {
                     Err(unreachable(&place, &**why))

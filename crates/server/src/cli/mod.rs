@@ -5,12 +5,14 @@ mod ask;
 mod backup;
 mod bench;
 mod completions;
+mod config;
 mod demo;
 mod dev;
 mod dlq;
 mod doctor;
 mod exit;
 mod explain;
+mod help;
 mod job;
 mod json;
 mod keys;
@@ -19,6 +21,7 @@ mod migrate;
 mod output;
 mod progress;
 mod queue;
+mod reload;
 mod replay;
 mod restore;
 mod schedule;
@@ -36,7 +39,9 @@ mod worker;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{
+    CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum, parser::ValueSource,
+};
 
 use self::{
     trouble::Trouble,
@@ -91,6 +96,9 @@ enum Command {
     /// Show which steps the schema of a store has, and run those that it lacks.
     #[command(subcommand)]
     Migrate(migrate::MigrateCommand),
+    /// Make a config file, check it, and see what holds in the end.
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
     Serve(serve::Serve),
     Top(top::Top),
     Worker(worker::Worker),
@@ -101,6 +109,29 @@ enum Command {
     Replay(replay::Replay),
     Completions(completions::Completions),
     Man(completions::Man),
+}
+
+/// Reads what was typed. What cannot be understood is told, and ends the process.
+pub(crate) fn parse() -> Cli {
+    let typed = help::grouped(Cli::command()).get_matches();
+    Cli::from_arg_matches(&typed).unwrap_or_else(|error| error.exit())
+}
+
+/// What flags and variables say about a setting of the server, by its key.
+fn given() -> impl Fn(&str) -> Option<(String, crate::config::Origin)> + Send {
+    use crate::config::Origin;
+    let mut typed = Cli::command().get_matches();
+    while let Some((_, below)) = typed.remove_subcommand() {
+        typed = below;
+    }
+    move |name| {
+        let text = typed.try_get_raw(name).ok()??.next()?.to_str()?.to_owned();
+        match typed.value_source(name)? {
+            ValueSource::CommandLine => Some((text, Origin::Flag)),
+            ValueSource::EnvVariable => Some((text, Origin::Environment)),
+            _ => None,
+        }
+    }
 }
 
 /// Runs the command and says how it went, as an exit code.
@@ -125,6 +156,10 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Bench(command) => bench::run(&command, output),
         Command::Replay(command) => block_on(&view, replay::run(&command, &view)),
         Command::Migrate(command) => block_on(&view, migrate::run(&command, &view)),
+        Command::Config(command) => match config::run(&command, &view) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(trouble) => trouble.tell(output),
+        },
         Command::Completions(command) => {
             completions::completions(&command);
             ExitCode::SUCCESS

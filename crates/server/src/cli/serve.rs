@@ -1,19 +1,26 @@
 //! `windlass serve`: the server.
 
 use clap::Args;
-use tokio::net::TcpListener;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
 use windlass::Engine;
 use windlass_store::read::Scope;
 
 use super::{
-    exit,
-    serving::{self, Serving, shown, signalled},
+    exit, reload,
+    serving::{self, Serving, signalled},
     trouble::Trouble,
 };
-use crate::config::{self, ServerArgs};
+use crate::config::{self, ServerArgs, without_password};
 
 /// Serve jobs over HTTP.
 #[derive(Args)]
+#[command(after_help = "\
+    Each setting can be given as a flag, as a WINDLASS_* variable or in the config file, in that order.\n\
+    SIGHUP reads the file again: limits and thresholds hold at once, and what needs a restart is told in the log.\n\
+    Tokens are read from the store and need neither.")]
 pub(crate) struct Serve {
     #[command(flatten)]
     server: ServerArgs,
@@ -33,6 +40,9 @@ fn use_small_pages() {
 
 async fn serve(command: &Serve) -> Result<(), Trouble> {
     serving::log("info");
+    // From now on a hangup does not end the process.
+    let hangup = signal(SignalKind::hangup());
+    let hangup = hangup.map_err(|error| Trouble::failed(error.to_string()))?;
     let setup = config::Config::load(&command.server).map_err(Trouble::usage)?;
     let server = &setup.server;
     if server.store == "sqlite::memory:" {
@@ -58,7 +68,12 @@ async fn serve(command: &Serve) -> Result<(), Trouble> {
         tracing::info!("stopping");
         stop.send_replace(true);
     });
-    println!("windlass serves {} at {}", shown(&serving.setup().server.store), serving.url);
+    tokio::spawn(reload::on_hangup(serving.app.clone(), command.server.clone(), hangup));
+    println!(
+        "windlass serves {} at {}",
+        without_password(&serving.setup().server.store),
+        serving.url
+    );
     serving.run().await
 }
 
@@ -74,7 +89,7 @@ async fn check_tokens(server: &config::Server, engine: &Engine) -> Result<(), Tr
     }
     let how = format!(
         "Make one with: windlass token add NAME --role admin --store {}",
-        shown(&server.store)
+        without_password(&server.store)
     );
     if server.listen.ip().is_loopback() {
         eprintln!("windlass: there is no token yet, so nobody can do anything.\n{how}");

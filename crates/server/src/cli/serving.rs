@@ -110,14 +110,6 @@ async fn all(tasks: Vec<JoinHandle<()>>) {
     }
 }
 
-/// The address of a store without its password.
-pub(crate) fn shown(store: &str) -> String {
-    match (store.split_once("://"), store.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://{rest}"),
-        _ => store.to_owned(),
-    }
-}
-
 /// Logs go to stderr: JSON, if that is wanted. `WINDLASS_LOG` says what is logged, else `usual` does.
 pub(crate) fn log(usual: &str) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("WINDLASS_LOG")

@@ -11,6 +11,7 @@ use super::{exit, trouble::Trouble};
 pub(crate) struct StoreArg {
     /// The database: sqlite:FILE or postgres://HOST/DATABASE.
     #[arg(long, env = "WINDLASS_STORE", default_value = "sqlite:windlass.db")]
+    #[arg(hide_env_values = true, help_heading = "Where")]
     pub(crate) store: String,
 }
 

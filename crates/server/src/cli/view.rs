@@ -19,17 +19,20 @@ use super::{
 /// What every command is told about how to show things.
 #[derive(Args, Clone)]
 pub(crate) struct ViewArgs {
-    /// How results are written: for people, or for programs.
+    /// How results are written: table for people, json for programs, jsonl with a line for each thing.
     #[arg(short, long, global = true, value_enum, default_value_t, env = "WINDLASS_OUTPUT")]
+    #[arg(hide_possible_values = true, hide_env_values = true, help_heading = "Everywhere")]
     pub(crate) output: Output,
-    /// How times are written.
+    /// How times are written: relative, local, utc or unix.
     #[arg(long, global = true, value_enum, default_value_t, env = "WINDLASS_TIME")]
+    #[arg(hide_possible_values = true, hide_env_values = true, help_heading = "Everywhere")]
     pub(crate) time: TimeStyle,
     /// Do what is dangerous without asking.
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = "Everywhere")]
     pub(crate) yes: bool,
-    /// When to use colours.
-    #[arg(long, global = true, value_enum, default_value_t)]
+    /// When to use colours: auto, always or never.
+    #[arg(long, global = true, value_enum, default_value_t, hide_possible_values = true)]
+    #[arg(help_heading = "Everywhere")]
     color: Color,
 }
 

@@ -9,7 +9,7 @@ use std::{
 use clap::{Args, builder::BoolishValueParser};
 use serde::{Deserialize, Deserializer, de::Error};
 
-use super::read::within;
+use super::{keys::bounds, read::within};
 use crate::http::Settings;
 
 /// Where a server listens, if nothing is said.
@@ -46,6 +46,9 @@ pub(crate) struct ServerArgs {
     /// The most connections at once.
     #[arg(long, env = "WINDLASS_CONNECTIONS_MAX", hide_short_help = true)]
     connections_max: Option<u64>,
+    /// The most calls at once, but for those of workers.
+    #[arg(long, env = "WINDLASS_CALLS_MAX", hide_short_help = true)]
+    calls_max: Option<u64>,
     /// How many calls a second a principal may make.
     #[arg(long, env = "WINDLASS_CALLS_PER_SECOND", hide_short_help = true)]
     calls_per_second: Option<u64>,
@@ -117,37 +120,32 @@ impl ServerSection {
     pub(super) fn under(self, args: &ServerArgs) -> Result<Server, String> {
         let flags = args.clone();
         let mut settings = Settings::new(flags.dev.or(self.dev).unwrap_or(false));
-        let set = |name, flag: Option<u64>, file: Option<u64>, bounds| {
-            let number = flag.or(file).map(|number| within(number, &bounds)).transpose();
+        let set = |name, flag: Option<u64>, file: Option<u64>| {
+            let number = flag.or(file).map(|number| within(number, &bounds(name))).transpose();
             number.map_err(|why| format!("{name}: {why}"))
         };
-        let kib_to_gib = 1_024..=1_073_741_824;
-        let some_time = 1..=3_600_000;
-        if let Some(bytes) =
-            set("body_bytes_max", flags.body_bytes_max, self.body_bytes_max, kib_to_gib)?
-        {
-            settings.body_bytes_max = usize::try_from(bytes).map_err(|why| why.to_string())?;
+        let count = |number: u64| usize::try_from(number).map_err(|why| why.to_string());
+        if let Some(bytes) = set("body_bytes_max", flags.body_bytes_max, self.body_bytes_max)? {
+            settings.body_bytes_max = count(bytes)?;
         }
-        let timeout = (flags.body_timeout_ms, self.body_timeout_ms);
-        if let Some(ms) = set("body_timeout_ms", timeout.0, timeout.1, some_time.clone())? {
+        if let Some(ms) = set("body_timeout_ms", flags.body_timeout_ms, self.body_timeout_ms)? {
             settings.body_timeout = Duration::from_millis(ms);
         }
         let timeout = (flags.header_timeout_ms, self.header_timeout_ms);
-        if let Some(ms) = set("header_timeout_ms", timeout.0, timeout.1, some_time.clone())? {
+        if let Some(ms) = set("header_timeout_ms", timeout.0, timeout.1)? {
             settings.header_timeout = Duration::from_millis(ms);
         }
-        let places = (flags.connections_max, self.connections_max);
-        if let Some(places) = set("connections_max", places.0, places.1, 1..=1_000_000)? {
-            settings.connections_max = usize::try_from(places).map_err(|why| why.to_string())?;
+        if let Some(places) = set("connections_max", flags.connections_max, self.connections_max)? {
+            settings.connections_max = count(places)?;
         }
-        if let Some(calls) = set("calls_max", None, self.calls_max, 1..=1_000_000)? {
-            settings.calls_max = usize::try_from(calls).map_err(|why| why.to_string())?;
+        if let Some(calls) = set("calls_max", flags.calls_max, self.calls_max)? {
+            settings.calls_max = count(calls)?;
         }
         let calls = (flags.calls_per_second, self.calls_per_second);
-        if let Some(calls) = set("calls_per_second", calls.0, calls.1, 1..=10_000_000)? {
+        if let Some(calls) = set("calls_per_second", calls.0, calls.1)? {
             settings.calls_per_second = u32::try_from(calls).map_err(|why| why.to_string())?;
         }
-        if let Some(ms) = set("grace_ms", flags.grace_ms, self.grace_ms, some_time)? {
+        if let Some(ms) = set("grace_ms", flags.grace_ms, self.grace_ms)? {
             settings.grace = Duration::from_millis(ms);
         }
         let tls = flags.tls_certificate.or(self.tls_certificate);

@@ -268,3 +268,116 @@ fn the_configs_in_the_guide_can_be_used() {
         }
     }
 }
+
+/// The keys that the parser takes in a section: it tells them when it is given one that nobody knows.
+fn taken(head: &str) -> Vec<String> {
+    let told = refused(&format!("{head}\nzzzzzzzzzzzzzzzzzzzzzzzzzzzz = 1\n"));
+    let (_, names) = told.split_once("there are ").expect("it tells what there is");
+    names.split(", ").map(str::to_owned).collect()
+}
+
+#[test]
+fn the_table_of_keys_is_what_the_parser_takes() {
+    for section in keys::SECTIONS {
+        let head = match section.sort {
+            keys::Sort::Many => format!("[[{}]]", section.name),
+            keys::Sort::One | keys::Sort::Named => format!("[{}]", section.name),
+        };
+        let mut expected: Vec<String> = section.keys.iter().map(|it| it.name.to_owned()).collect();
+        // Its sections stand in the table as such.
+        expected.extend((section.name == "executors.command").then(|| "allow".to_owned()));
+        let mut taken = taken(&head);
+        expected.sort();
+        taken.sort();
+        assert_eq!(taken, expected, "{head}");
+    }
+    let sections: Vec<_> = keys::SECTIONS.iter().map(|it| it.name.split('.').next()).collect();
+    for name in taken("") {
+        assert!(sections.contains(&Some(name.as_str())), "{name}");
+    }
+}
+
+#[test]
+fn the_file_that_is_written_says_nothing_and_all_that_could_be_said() {
+    let nothing = format!("{:?}", Config::load(&ServerArgs::default()).unwrap());
+    let template = template();
+    assert_eq!(format!("{:?}", read(&template).unwrap()), nothing);
+    // With each usual value uncommented it still says the same: the values that stand there are the usual ones.
+    let mut said = 0;
+    let mut text = String::new();
+    for section in keys::SECTIONS.iter().filter(|section| section.sort == keys::Sort::One) {
+        text.push_str(&format!("[{}]\n", section.name));
+        for key in section.keys {
+            if let keys::Value::Usual(value) = key.value {
+                let line = format!("{} = {value}\n", key.name);
+                assert!(template.contains(&format!("# {line}")), "{line}");
+                text.push_str(&line);
+                said += 1;
+            }
+        }
+    }
+    assert_eq!(format!("{:?}", read(&text).unwrap()), nothing);
+    assert!(said > 20);
+}
+
+#[test]
+fn every_setting_of_the_server_is_a_flag_and_a_variable_too() {
+    use clap::CommandFactory as _;
+    let command = Typed::command();
+    for key in keys::SECTIONS[0].keys {
+        let arg = command.get_arguments().find(|arg| arg.get_id() == key.name);
+        let arg = arg.unwrap_or_else(|| panic!("there is no flag for {}", key.name));
+        assert_eq!(arg.get_long(), Some(key.name.replace('_', "-").as_str()));
+        let variable = format!("WINDLASS_{}", key.name.to_ascii_uppercase());
+        assert_eq!(arg.get_env().and_then(|it| it.to_str()), Some(variable.as_str()));
+    }
+}
+
+#[test]
+fn the_bounds_of_the_table_are_those_of_the_parser() {
+    for section in keys::SECTIONS.iter().filter(|section| section.sort == keys::Sort::One) {
+        for key in section.keys {
+            let Some((least, most)) = key.bounds else { continue };
+            let line = |value: u64| format!("[{}]\n{} = {value}\n", section.name, key.name);
+            for fine in [least, most] {
+                read(&line(fine)).unwrap_or_else(|why| panic!("{}: {why}", key.name));
+            }
+            let why = refused(&line(most + 1));
+            assert!(why.contains(&format!("from {least} to {most}")), "{why}");
+        }
+    }
+}
+
+#[test]
+fn each_value_is_told_with_where_it_comes_from() {
+    let file = "[server]\n\ngrace_ms = 5\nlisten = \"127.0.0.1:1\"\nstore = \"postgres://u:s3cret@h/d\"\n\
+        [executors.command.allow.x]\nprogram = \"/bin/sh\"\nenv = { KEY = \"s3cret\" }\n\
+        [[webhooks]]\nname = \"x\"\nurl = \"https://e.com/s3cret\"\nsecret = \"s3cret and more\"\n";
+    let given = |name: &str| match name {
+        "listen" => Some(("127.0.0.1:2".to_owned(), Origin::Flag)),
+        "dev" => Some(("1".to_owned(), Origin::Environment)),
+        _ => None,
+    };
+    let entries = entries(given, file);
+    let told = |key: &str| {
+        let entry = entries.iter().find(|entry| format!("{}.{}", entry.section, entry.key) == key);
+        let entry = entry.unwrap_or_else(|| panic!("{key} is not told"));
+        (entry.shown().map_or_else(String::new, |value| value.to_string()), entry.origin.clone())
+    };
+    for (key, value, origin) in [
+        ("server.grace_ms", "5", Origin::File(Some(3))),
+        ("server.listen", "\"127.0.0.1:2\"", Origin::Flag),
+        ("server.dev", "true", Origin::Environment),
+        ("server.calls_max", "2000", Origin::Default),
+        ("server.tls_key", "", Origin::Default),
+        ("server.store", "\"postgres://h/d\"", Origin::File(Some(5))),
+        ("executors.command.allow.x.program", "\"/bin/sh\"", Origin::File(Some(7))),
+        ("webhooks.0.name", "\"x\"", Origin::File(None)),
+        ("webhooks.0.max_retries", "12", Origin::Default),
+    ] {
+        assert_eq!(told(key), (value.to_owned(), origin), "{key}");
+    }
+    assert!(
+        entries.iter().all(|it| it.shown().is_none_or(|it| !it.to_string().contains("s3cret")))
+    );
+}

@@ -15,6 +15,7 @@ use windlass_kernel::{State, TenantId, Timestamp};
 use windlass_store::{Error, read::Scope};
 
 use super::{
+    app::App,
     counts::Counts,
     document::List,
     figures::Figures,
@@ -127,17 +128,14 @@ impl Alerts {
     }
 
     /// Looks again and again, until it is dropped.
-    pub(crate) async fn run(
-        self: Arc<Self>,
-        engine: Engine,
-        figures: Arc<Figures>,
-        counts: Arc<Counts>,
-        thresholds: Thresholds,
-    ) {
+    pub(crate) async fn run(self: Arc<Self>, app: Arc<App>) {
         let mut seen = Seen::default();
         loop {
-            let found = look(&engine, &figures, &counts, &thresholds, &mut seen).await;
-            for (begins, alert) in self.replace(found, engine.now()) {
+            // They may be others the next time.
+            let limits = app.limits.now();
+            let thresholds = &limits.alerts;
+            let found = look(&app.engine, &app.figures, &app.counts, thresholds, &mut seen).await;
+            for (begins, alert) in self.replace(found, app.engine.now()) {
                 if let Some(tell) = self.tell.get() {
                     tell(begins, alert).await;
                 }

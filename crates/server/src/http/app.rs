@@ -9,7 +9,7 @@ use std::{
 };
 
 use axum::http::{HeaderMap, HeaderValue, header};
-use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::sync::{SemaphorePermit, watch};
 use windlass::Engine;
 use windlass_kernel::{Job, JobId, Principal, TenantId, token::Role};
 
@@ -18,9 +18,9 @@ use super::{
     caller::{Access, Caller},
     counts::Counts,
     figures::Figures,
+    limits::Limits,
     listening::Listening,
     problem::Problem,
-    rates::Rates,
     room::Rooms,
     route::Call,
     tail::Tail,
@@ -79,8 +79,8 @@ pub(crate) struct App {
     pub(crate) traces: Traces,
     pub(crate) alerts: Arc<Alerts>,
     pub(crate) counts: Arc<Counts>,
-    pub(crate) rates: Rates,
-    places: Semaphore,
+    /// What of the settings can be changed while it runs.
+    pub(crate) limits: Limits,
     pub(crate) listening: Listening,
     pub(crate) tokens: tokens::Known,
     /// Does the worker of the demo run here?
@@ -110,8 +110,7 @@ impl App {
             tokens: tokens::Known::default(),
             has_demo: AtomicBool::new(false),
             trusted: None,
-            rates: Rates::new(settings.calls_per_second),
-            places: Semaphore::new(settings.calls_max),
+            limits: Limits::new(settings.clone()),
             settings,
             stopping,
         }
@@ -167,7 +166,7 @@ impl App {
                     retry_after: Some(1),
                     ..Problem::overloaded("as many calls as the server can hold are being answered")
                 };
-                self.places.try_acquire().map(Some).map_err(full)
+                self.limits.place().map(Some).map_err(full)
             }
         }
     }

@@ -64,9 +64,7 @@ pub(crate) async fn serve(
     let mut beside = JoinSet::new();
     beside.spawn(app.rooms.clone().run(app.engine.clone()));
     beside.spawn(app.tail.clone().run(app.engine.clone()));
-    let (figures, thresholds) = (app.figures.clone(), app.settings.alerts.clone());
-    let counts = app.counts.clone();
-    beside.spawn(app.alerts.clone().run(app.engine.clone(), figures, counts, thresholds));
+    beside.spawn(app.alerts.clone().run(app.clone()));
     let places = Arc::new(Semaphore::new(app.settings.connections_max));
     let graceful = GracefulShutdown::new();
     loop {
@@ -99,7 +97,7 @@ pub(crate) async fn serve(
         };
     }
     drop(listener);
-    let _ = timeout(app.settings.grace, graceful.shutdown()).await;
+    let _ = timeout(app.limits.now().grace, graceful.shutdown()).await;
     beside.shutdown().await;
 }
 

@@ -22,6 +22,7 @@ mod internal;
 mod jobs;
 mod leases;
 mod letters;
+mod limits;
 mod listen;
 mod listening;
 mod openapi;

@@ -271,7 +271,7 @@ async fn admitted(
     app.check_host(&parts.headers)?;
     let caller = app.caller(&parts.headers, route.access).await?;
     caller.check(route.access)?;
-    app.rates.check(&caller)?;
+    app.limits.rates.check(&caller)?;
     let query = Query::parse(text, route.query)?;
     let body = match route.method {
         "GET" => Bytes::new(),
@@ -298,13 +298,14 @@ async fn read(app: &App, headers: &HeaderMap, body: Body) -> Result<Bytes, Probl
     if headers.get(header::CONTENT_ENCODING).is_some_and(|value| value != "identity") {
         return Err(Problem::not_json("a body that is compressed is not taken"));
     }
-    let max = app.settings.body_bytes_max;
+    let limits = app.limits.now();
+    let max = limits.body_bytes_max;
     let length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     if length.and_then(|length| length.parse::<u64>().ok()).is_some_and(|it| it > max as u64) {
         return Err(Problem::too_large(format!("the body is longer than {max} bytes")));
     }
     let reading = Limited::new(body, max).collect();
-    let Ok(read) = tokio::time::timeout(app.settings.body_timeout, reading).await else {
+    let Ok(read) = tokio::time::timeout(limits.body_timeout, reading).await else {
         return Err(Problem::too_slow("the body did not come in time"));
     };
     let bytes = match read {

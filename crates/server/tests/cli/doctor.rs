@@ -142,16 +142,13 @@ fn a_leaked_lease_and_an_open_letter_are_found() {
     let other = server.enqueue(&json!({"kind": "bad"}));
     let path = format!("/api/v1/internal/jobs/{other}/run?force_fail=true");
     assert_eq!(server.call("POST", &path, None).0, 200);
-    check(&shell, "", ("letters", "note", "1 dead letters are open"));
+    check(&shell, "", ("letters", "note", "a dead letter is open"));
     server.kill();
     // An hour passes.
     sql(&shell, "UPDATE sessions SET lapses_at = lapses_at - 3600000000 WHERE worker = 'w1'");
     let found = findings(&shell, "");
     assert_eq!((found[0].0.as_str(), found[0].1.as_str()), ("leases", "bad"), "{found:?}");
-    assert!(
-        found[0].2.starts_with("1 jobs are held by 1 workers that are gone, w1 for"),
-        "{found:?}"
-    );
+    assert!(found[0].2.starts_with("a job is held by a worker that is gone, w1 for"), "{found:?}");
     // A server does what the remedy says.
     let server = Server::start(shell.folder(), "");
     until("the lease is taken back", || findings(&shell, "").iter().all(|it| it.0 != "leases"));
@@ -196,7 +193,7 @@ fn a_broken_chain_is_found_by_a_deep_look() {
 fn a_row_that_was_set_aside_is_found() {
     let shell = shell();
     sql(&shell, "INSERT INTO inbox_set_aside (found_at, why, op) VALUES (5, 'no JSON', 'x')");
-    check(&shell, "", ("inbox", "bad", "1 rows were set aside"));
+    check(&shell, "", ("inbox", "bad", "a row of it was set aside"));
 }
 
 #[test]
@@ -283,7 +280,7 @@ fn faults_of_a_store_on_postgresql_are_found() {
     psql(
         "DELETE FROM doctor2.feed; INSERT INTO doctor2.inbox_set_aside (found_at, why) VALUES (now(), 'x')",
     );
-    check(&shell, &store("doctor2"), ("inbox", "bad", "1 rows were set aside"));
+    check(&shell, &store("doctor2"), ("inbox", "bad", "a row of it was set aside"));
     let gone = "--store 'postgres://postgres@127.0.0.1:1/postgres'";
     check(&shell, gone, ("store", "bad", "cannot open"));
 }

@@ -1,5 +1,6 @@
 //! What a person sees at the terminal: every command, with what it prints, written down as pages in `pages/`.
 
+mod config;
 mod dev;
 mod doctor;
 mod follow;
@@ -8,6 +9,7 @@ mod help;
 mod jobs;
 mod letters;
 mod migrations;
+mod packaging;
 mod queues;
 mod replays;
 mod schedules;

@@ -2,9 +2,12 @@
 
 use std::{fmt::Write as _, net::SocketAddr};
 
-use crate::cli::{
-    serving::{Serving, shown},
-    view::{BOLD, DIM},
+use crate::{
+    cli::{
+        serving::Serving,
+        view::{BOLD, DIM},
+    },
+    config::without_password,
 };
 
 /// What is to be said.
@@ -25,7 +28,7 @@ impl Banner {
         let command = executors.command.enabled.then(|| on("command", &executors.command.queues));
         Self {
             url: serving.url.clone(),
-            store: shown(&serving.setup().server.store),
+            store: without_password(&serving.setup().server.store),
             is_ephemeral,
             has_keys,
             built_in: http.into_iter().chain(command).collect(),

@@ -76,7 +76,7 @@ fn schema(measured: &Measured) -> Check {
     }
     if found < known {
         let what = format!("it is at step {found} of {known}: it was made by an older version");
-        let remedy = "The next start brings it up to date. Before that: windlass migrate plan, windlass backup.";
+        let remedy = "The next start brings it up to date. See how: windlass migrate plan";
         return Check::note("schema", what, remedy);
     }
     if found > known {
@@ -161,12 +161,19 @@ fn leases(measured: &Measured) -> Check {
         .collect();
     let held: u64 = survey.sessions.iter().map(|session| session.held).sum();
     let Some(oldest) = leaked.iter().min_by_key(|session| session.lapses_at) else {
-        return Check::ok("leases", format!("{held} jobs are held, none by a worker that is gone"));
+        return Check::ok(
+            "leases",
+            format!(
+                "{}, and none by a worker that is gone",
+                many(held, "a job is held", "jobs are held")
+            ),
+        );
     };
     let jobs: u64 = leaked.iter().map(|session| session.held).sum();
+    let workers = many(leaked.len() as u64, "a worker that is", "workers that are");
     let what = format!(
-        "{jobs} jobs are held by {} workers that are gone, {} for {}",
-        leaked.len(),
+        "{} held by {workers} gone, {} for {}",
+        many(jobs, "a job is", "jobs are"),
         oldest.worker,
         rough(now.since(oldest.lapses_at))
     );
@@ -181,7 +188,7 @@ fn letters(measured: &Measured) -> Check {
     match measured.survey.letters {
         0 => Check::ok("letters", "no dead letter is open"),
         count => {
-            let what = format!("{count} dead letters are open");
+            let what = many(count, "a dead letter is open", "dead letters are open");
             Check::note("letters", what, "Look at them: windlass dlq list")
         }
     }
@@ -190,10 +197,16 @@ fn letters(measured: &Measured) -> Check {
 /// It is told only if there is something: most stores have no inbox in use.
 fn inbox(measured: &Measured) -> Option<Check> {
     let count = measured.survey.set_aside;
-    let what = format!("{count} rows were set aside: no job could be made of them");
+    let rows = many(count, "a row of it was", "rows of it were");
+    let what = format!("{rows} set aside: no job could be made of what it says");
     let remedy = "Look at why in the table inbox_set_aside; put them back into inbox once the cause is gone, or \
                   delete them.";
     (count > 0).then(|| Check::bad("inbox", what, remedy))
+}
+
+/// So many of something, in words.
+fn many(count: u64, one: &str, more: &str) -> String {
+    if count == 1 { one.to_owned() } else { format!("{count} {more}") }
 }
 
 /// In whole seconds.
@@ -285,7 +298,7 @@ mod tests {
         let long_ago = now().minus(Duration::from_secs(300));
         let (check, state, what) = one(|it| it.survey.sessions = vec![session(long_ago, 2)]);
         assert_eq!((check, state), ("leases", State::Bad));
-        assert_eq!(what, "2 jobs are held by 1 workers that are gone, w1 for 5m");
+        assert_eq!(what, "2 jobs are held by a worker that is gone, w1 for 5m");
         assert!(found(|it| it.survey.sessions = vec![session(long_ago, 0)]).is_empty());
     }
 

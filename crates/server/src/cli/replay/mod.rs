@@ -14,7 +14,7 @@ pub(crate) use self::script::Script;
 use self::{place::Place, script::SCRIPTS, told::Told};
 use super::{exit, trouble::Trouble, view::View};
 
-/// Live through the replays of contract jobs on a real store, and say whether each went as it must.
+/// Live through the replays of contract jobs on a real store, and judge each.
 #[derive(Args)]
 pub(crate) struct Replay {
     /// Which: RP-001 to RP-005, or all.

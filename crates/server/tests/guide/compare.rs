@@ -11,9 +11,8 @@ pub(crate) struct Ids(HashMap<String, String>);
 impl Ids {
     /// The text with the ids of the page in place of the real ones.
     pub(crate) fn as_shown(&self, text: &str) -> String {
-        let shown = |real: &str| {
-            self.0.iter().find(|(_, is)| *is == real).map(|(shown, _)| shown.clone())
-        };
+        let shown =
+            |real: &str| self.0.iter().find(|(_, is)| *is == real).map(|(shown, _)| shown.clone());
         words(text).map(|word| shown(word).unwrap_or_else(|| word.to_owned())).collect()
     }
 
@@ -111,8 +110,7 @@ fn is_duration(word: &str) -> bool {
 
 /// Is it a time such as `2026-01-02T03:04:05.678Z`, or a part of one?
 fn is_time(word: &str) -> bool {
-    let shape: String =
-        word.chars().map(|it| if it.is_ascii_digit() { 'd' } else { it }).collect();
+    let shape: String = word.chars().map(|it| if it.is_ascii_digit() { 'd' } else { it }).collect();
     let (date, clock) = ("dddd-dd-dd", "dd:dd:dd");
     let rest = shape.strip_prefix(date).map(|rest| rest.strip_prefix('T').unwrap_or(rest));
     let is_end = |rest: &str| {

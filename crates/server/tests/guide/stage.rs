@@ -109,7 +109,8 @@ impl Stage {
 
     /// Runs a command to its end.
     pub(crate) fn run(&mut self, command: &str) -> Ran {
-        let (mut child, output) = self.spawn(&format!("{KEEPING}(exit {})\n{command}", self.status));
+        let (mut child, output) =
+            self.spawn(&format!("{KEEPING}(exit {})\n{command}", self.status));
         let began = Instant::now();
         let status = loop {
             if let Some(status) = child.try_wait().expect("it is ours") {

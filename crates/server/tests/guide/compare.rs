@@ -66,7 +66,7 @@ fn fits(pattern: &str, line: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// The line with one space between its words, and a sign for each time and each duration.
+/// The line with one space between its words, and a sign for each time, each duration and each bar.
 fn steady(line: &str) -> String {
     let mut steady: Vec<String> = Vec::new();
     for word in line.split_whitespace() {
@@ -85,6 +85,8 @@ fn steady(line: &str) -> String {
                 steady.pop();
             }
             steady.push(format!("⌛{end}"));
+        } else if word.chars().all(|it| "█░≈".contains(it)) {
+            steady.push("▒".to_owned());
         } else if bare == "now" || is_time(bare) {
             steady.push(format!("⏰{end}"));
         } else {
@@ -172,6 +174,7 @@ fn only_what_differs_from_run_to_run_may_differ() {
     check("took 1m 4s, at 2026-01-02T03:04:05Z", "took 12ms, at 2026-09-09T09:09:09.123Z", true);
     check("2026-11-18 02:30:00+01:00 Berlin", "2027-06-18 02:30:00+02:00 Berlin", true);
     check("worker:http-bb5c5196 took 5s", "worker:http-0123abcd took 6s", true);
+    check("1  ░░██  5s", "1  ░≈░███  6s", true);
     check("took 5s", "took five", false);
     check("first\n...\nlast", "first\na\nb\nlast", true);
     check("first\n...\nlast", "first\na", false);

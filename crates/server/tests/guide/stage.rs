@@ -21,7 +21,7 @@ use windlass_testkit::postgres::Cluster;
 use crate::{page::root, shell::Shell};
 
 /// How long anything may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The database server of whoever reads the guide.
 pub(crate) const POSTGRES: &str = "postgres://me@localhost/shop";

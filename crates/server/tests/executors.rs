@@ -8,7 +8,7 @@ mod serving;
 use std::{fs, process::Command};
 
 use rustix::process::{Pid, test_kill_process};
-use serde_json::{Value, json};
+use serde_json::json;
 use serving::{Receiver, Server, until};
 
 #[test]
@@ -56,20 +56,6 @@ fn a_program_runs_if_the_config_allows_it_and_is_gone_with_the_server() {
     server.stop();
     // What nobody waits for any more is reaped in a moment.
     until("the end of the programs", || family.iter().all(|pid| test_kill_process(*pid).is_err()));
-}
-
-#[test]
-fn the_command_in_the_guide_does_what_the_guide_says() {
-    let guide = include_str!("../../../docs/guide/executors.md");
-    let between = |from: &str, to: &str| {
-        let rest = guide.rsplit(from).next().and_then(|rest| rest.split(to).next());
-        rest.unwrap_or_else(|| panic!("there is no {from}"))
-    };
-    let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), between("```toml\n", "```"));
-    let id = server.enqueue(&serde_json::from_str(between("-d '", "'")).unwrap());
-    let said: Value = serde_json::from_str(between("The result of this one is `", "`")).unwrap();
-    assert_eq!(server.job_in(&id, "succeeded")["result"], said);
 }
 
 #[test]

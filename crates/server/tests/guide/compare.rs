@@ -11,9 +11,8 @@ pub(crate) struct Ids(HashMap<String, String>);
 impl Ids {
     /// The text with the ids of the page in place of the real ones.
     pub(crate) fn as_shown(&self, text: &str) -> String {
-        let shown = |real: &str| {
-            self.0.iter().find(|(_, is)| *is == real).map(|(shown, _)| shown.clone())
-        };
+        let shown =
+            |real: &str| self.0.iter().find(|(_, is)| *is == real).map(|(shown, _)| shown.clone());
         words(text).map(|word| shown(word).unwrap_or_else(|| word.to_owned())).collect()
     }
 
@@ -67,7 +66,7 @@ fn fits(pattern: &str, line: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// The line with one space between its words, and a sign for each time and each duration.
+/// The line with one space between its words, and a sign for each time, each duration and each bar.
 fn steady(line: &str) -> String {
     let mut steady: Vec<String> = Vec::new();
     for word in line.split_whitespace() {
@@ -86,13 +85,22 @@ fn steady(line: &str) -> String {
                 steady.pop();
             }
             steady.push(format!("⌛{end}"));
+        } else if word.chars().all(|it| "█░≈".contains(it)) {
+            steady.push("▒".to_owned());
         } else if bare == "now" || is_time(bare) {
             steady.push(format!("⏰{end}"));
         } else {
-            steady.push(word.to_owned());
+            steady.push(without_session(word).to_owned());
         }
     }
     steady.join(" ")
+}
+
+/// A worker such as `http-bb5c5196` without the name of its session.
+fn without_session(word: &str) -> &str {
+    let is_session =
+        |text: &str| text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    word.rsplit_once('-').filter(|(_, end)| is_session(end)).map_or(word, |(name, _)| name)
 }
 
 fn is_duration(word: &str) -> bool {
@@ -104,8 +112,7 @@ fn is_duration(word: &str) -> bool {
 
 /// Is it a time such as `2026-01-02T03:04:05.678Z`, or a part of one?
 fn is_time(word: &str) -> bool {
-    let shape: String =
-        word.chars().map(|it| if it.is_ascii_digit() { 'd' } else { it }).collect();
+    let shape: String = word.chars().map(|it| if it.is_ascii_digit() { 'd' } else { it }).collect();
     let (date, clock) = ("dddd-dd-dd", "dd:dd:dd");
     let rest = shape.strip_prefix(date).map(|rest| rest.strip_prefix('T').unwrap_or(rest));
     let is_end = |rest: &str| {
@@ -166,6 +173,8 @@ fn only_what_differs_from_run_to_run_may_differ() {
     check("JOB  AT\nx    3s ago", "JOB   AT\nx  now", true);
     check("took 1m 4s, at 2026-01-02T03:04:05Z", "took 12ms, at 2026-09-09T09:09:09.123Z", true);
     check("2026-11-18 02:30:00+01:00 Berlin", "2027-06-18 02:30:00+02:00 Berlin", true);
+    check("worker:http-bb5c5196 took 5s", "worker:http-0123abcd took 6s", true);
+    check("1  ░░██  5s", "1  ░≈░███  6s", true);
     check("took 5s", "took five", false);
     check("first\n...\nlast", "first\na\nb\nlast", true);
     check("first\n...\nlast", "first\na", false);

@@ -41,7 +41,8 @@ pub(crate) fn check_commands(path: &str) {
         for code in line.split('`').skip(1).step_by(2) {
             let Some(words) = code.strip_prefix("windlass ") else { continue };
             let words: Vec<&str> = words.split_whitespace().collect();
-            let is_plain = |word: &&&str| word.bytes().all(|it| it.is_ascii_lowercase() || it == b'-');
+            let is_plain =
+                |word: &&&str| word.bytes().all(|it| it.is_ascii_lowercase() || it == b'-');
             let is_name = |word: &&&str| is_plain(word) && !word.starts_with('-');
             let names: Vec<&str> = words.iter().take_while(is_name).copied().collect();
             let help = shell.quiet(&format!("windlass {} --help", names.join(" ")));

@@ -57,6 +57,7 @@ pages! {
     postgres: "docs/guide/postgres.md",
     operating: "docs/guide/operating.md",
     webhooks: "docs/guide/webhooks.md",
+    traces: "docs/guide/traces.md",
     coming_from: "docs/guide/coming-from.md",
 }
 

@@ -118,8 +118,7 @@ impl Block {
     pub(crate) fn steps(&self) -> Vec<Step> {
         let mut steps: Vec<Step> = Vec::new();
         for (number, line) in self.lines.iter().enumerate() {
-            let goes_on =
-                |step: &&mut Step| step.shown.is_empty() && step.command.ends_with('\\');
+            let goes_on = |step: &&mut Step| step.shown.is_empty() && step.command.ends_with('\\');
             if let Some(step) = steps.last_mut().filter(goes_on) {
                 step.command.push_str(&format!("\n{line}"));
                 step.at += 1;
@@ -142,12 +141,16 @@ impl Block {
 
 #[test]
 fn a_block_has_commands_with_what_they_print() {
-    let text = "Text.\n<!-- runs: background -->\n```console\n$ one \\\n  more\nsaid\n\n$ two\n```\n";
+    let text =
+        "Text.\n<!-- runs: background -->\n```console\n$ one \\\n  more\nsaid\n\n$ two\n```\n";
     let page = Page { path: String::new(), lines: text.lines().map(str::to_owned).collect() };
     let blocks = page.blocks();
     assert_eq!((blocks.len(), &blocks[0].role), (1, &Role::Background));
     let steps = blocks[0].steps();
     assert_eq!((steps[0].command.as_str(), steps[0].at), ("one \\\n  more", 5));
-    assert_eq!((steps[0].shown.as_slice(), steps[1].command.as_str()), (&["said".to_owned()][..], "two"));
+    assert_eq!(
+        (steps[0].shown.as_slice(), steps[1].command.as_str()),
+        (&["said".to_owned()][..], "two")
+    );
     assert_eq!(page.prose(), [(1, "Text."), (2, "<!-- runs: background -->")]);
 }

@@ -1,6 +1,9 @@
 //! Plays a page, from top to bottom.
 
-use std::{env, fs, thread, time::{Duration, Instant}};
+use std::{
+    env, fs, thread,
+    time::{Duration, Instant},
+};
 
 use serde_json::Value;
 
@@ -15,8 +18,7 @@ pub(crate) fn play(path: &str, other: &[(&str, &str)]) {
     let page = Page::read(path);
     let stage = Stage::new(&page.text(), other);
     let (ids, last) = (Ids::default(), String::new());
-    let mut player =
-        Player { page, stage, ids, last, written: Vec::new(), failed: Vec::new() };
+    let mut player = Player { page, stage, ids, last, written: Vec::new(), failed: Vec::new() };
     for block in player.page.blocks() {
         player.block(&block);
     }

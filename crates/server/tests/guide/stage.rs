@@ -21,7 +21,7 @@ use windlass_testkit::postgres::Cluster;
 use crate::{page::root, shell::Shell};
 
 /// How long anything may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The database server of whoever reads the guide.
 pub(crate) const POSTGRES: &str = "postgres://me@localhost/shop";
@@ -109,7 +109,8 @@ impl Stage {
 
     /// Runs a command to its end.
     pub(crate) fn run(&mut self, command: &str) -> Ran {
-        let (mut child, output) = self.spawn(&format!("{KEEPING}(exit {})\n{command}", self.status));
+        let (mut child, output) =
+            self.spawn(&format!("{KEEPING}(exit {})\n{command}", self.status));
         let began = Instant::now();
         let status = loop {
             if let Some(status) = child.try_wait().expect("it is ours") {

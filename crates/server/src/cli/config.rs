@@ -24,7 +24,7 @@ pub(crate) enum ConfigCommand {
     /// Say whether a config file can be used, and if not, what is wrong on which line.
     Check(Check),
     /// Show what holds in the end, from flags, variables, file and defaults.
-    Show(Show),
+    Show(Box<Show>),
 }
 
 #[derive(Args)]

@@ -42,7 +42,7 @@ impl Dev {
             let said = said.clone();
             thread::spawn(move || {
                 for line in BufReader::new(pipe).lines().map_while(Result::ok) {
-                    said.lock().unwrap().push_str(&format!("{line}\n"));
+                    said.lock().expect("nobody panics with it").push_str(&format!("{line}\n"));
                 }
             });
         }
@@ -52,7 +52,7 @@ impl Dev {
     }
 
     fn said(&self) -> String {
-        self.said.lock().unwrap().clone()
+        self.said.lock().expect("nobody panics with it").clone()
     }
 
     /// Waits until it has said so.
@@ -228,7 +228,8 @@ fn the_crash_of_the_demo_is_real_and_counted() {
 
 /// Where the server of this folder answers, as its lock says.
 fn dev_url(shell: &Shell) -> String {
-    let lock = std::fs::read_to_string(shell.folder().join("windlass.db-lock")).unwrap();
+    let lock =
+        std::fs::read_to_string(shell.folder().join("windlass.db-lock")).expect("it has a lock");
     lock.lines().nth(1).expect("an address").to_owned()
 }
 

@@ -167,7 +167,7 @@ fn compare(api: &Value, schema: &Value, value: &Value, at: &str, wrong: &mut Vec
                 for (name, member) in value.as_object().into_iter().flatten() {
                     match said.get(name) {
                         Some(schema) => {
-                            compare(api, schema, member, &format!("{at}/{name}"), wrong)
+                            compare(api, schema, member, &format!("{at}/{name}"), wrong);
                         }
                         // Nothing is printed that is not written down.
                         None => wrong.push(format!("{at}/{name} is not in the schema")),

@@ -21,7 +21,7 @@ pub(crate) enum ScheduleCommand {
     /// A schedule: its slots, its job, what it made last.
     Show(show::Show),
     /// Create a schedule, or change the one of that name.
-    Add(add::Add),
+    Add(Box<add::Add>),
     /// Hold back the slots of a schedule.
     Pause(act::Pause),
     /// Let a schedule go on. What it missed follows its --catch-up.

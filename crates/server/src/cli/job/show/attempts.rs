@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::{
-    super::seen::{Attempt, Event, one_line},
+    super::seen::{Attempt, Event, Failed, one_line},
     Page,
     bars::{self, Span},
     facts::PAGE,
@@ -103,7 +103,7 @@ fn rows(page: &Page, mut spans: BTreeMap<u32, Vec<Span>>, view: &View) -> Vec<Ro
 
 /// The state whose look an attempt has, and what came of it.
 fn outcome(attempt: &Attempt, job_state: &str) -> (&'static str, String) {
-    let failed = || attempt.error.as_ref().map(|error| error.sentence()).unwrap_or_default();
+    let failed = || attempt.error.as_ref().map(Failed::sentence).unwrap_or_default();
     match (attempt.state.as_str(), job_state) {
         ("SUCCEEDED", _) => ("succeeded", "succeeded".to_owned()),
         ("PARTIAL", _) => ("partial", "done in part".to_owned()),

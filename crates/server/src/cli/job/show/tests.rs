@@ -38,7 +38,7 @@ impl Story {
             "updated_at": at(0),
         });
         let mut story = Self { job, events: Vec::new(), attempts: Vec::new(), why: Vec::new() };
-        story.event(0, "enqueued", "queued", 1, "user:ann", json!({"type": "created"}));
+        story.event(0, "enqueued", "queued", 1, "user:ann", &json!({"type": "created"}));
         story
     }
 
@@ -48,7 +48,7 @@ impl Story {
         self
     }
 
-    fn event(&mut self, ms: u64, cause: &str, to: &str, attempt: u32, actor: &str, fact: Value) {
+    fn event(&mut self, ms: u64, cause: &str, to: &str, attempt: u32, actor: &str, fact: &Value) {
         let from = self.events.last().map(|event| event["to"].clone());
         let number = self.job["version"].as_u64().expect("a number") + 1;
         self.events.push(json!({
@@ -64,8 +64,8 @@ impl Story {
     fn run(&mut self, ms: u64, attempt: u32, worker: &str) {
         let actor = format!("worker:{worker}");
         let fact = json!({"type": "claimed", "epoch": attempt, "worker": worker});
-        self.event(ms, "worker_claim", "dispatched", attempt, &actor, fact);
-        self.event(ms + 2, "started", "running", attempt, &actor, json!({"type": "plain"}));
+        self.event(ms, "worker_claim", "dispatched", attempt, &actor, &fact);
+        self.event(ms + 2, "started", "running", attempt, &actor, &json!({"type": "plain"}));
         self.job["lease_owner"] = json!(worker);
         self.job["leased_until"] = json!(at(ms + 30_000));
         self.attempts.push(json!({
@@ -85,7 +85,7 @@ impl Story {
     fn fail(&mut self, ms: u64, attempt: u32, next_ms: u64) {
         let error = refused();
         let fact = json!({"type": "retry", "failure": error, "next_retry_at": at(next_ms)});
-        self.event(ms, "retryable_error", "retry_scheduled", attempt, "worker:w1", fact);
+        self.event(ms, "retryable_error", "retry_scheduled", attempt, "worker:w1", &fact);
         self.ended(ms, "FAILED", &error);
         self.job["retry_count"] = json!(attempt);
         self.job["next_retry_at"] = json!(at(next_ms));
@@ -130,7 +130,7 @@ fn succeeded() -> Story {
     let mut story = retrying();
     story.why = Vec::new();
     story.run(3_605_000, 3, "w1");
-    story.event(3_606_250, "completed", "succeeded", 3, "worker:w1", json!({"type": "finished"}));
+    story.event(3_606_250, "completed", "succeeded", 3, "worker:w1", &json!({"type": "finished"}));
     story.ended(3_606_250, "SUCCEEDED", &Value::Null);
     story.set(&json!({
         "result": {"sent": true}, "next_retry_at": null, "error": null, "finished_at": at(3_606_250),
@@ -152,9 +152,9 @@ fn failed() -> Story {
         })
     };
     let fact = || buried("non_retryable_error");
-    story.event(60, "non_retryable_error", "dlq_pending", 1, "worker:w1", fact());
-    story.event(60, "dlq_written", "dlq_recorded", 1, "worker:w1", fact());
-    story.event(60, "dlq_closed", "failed", 1, "worker:w1", fact());
+    story.event(60, "non_retryable_error", "dlq_pending", 1, "worker:w1", &fact());
+    story.event(60, "dlq_written", "dlq_recorded", 1, "worker:w1", &fact());
+    story.event(60, "dlq_closed", "failed", 1, "worker:w1", &fact());
     story.ended(60, "FAILED", &error);
     story.set(&json!({
         "error": error, "dlq_id": ID.replace("job", "dlq"), "finished_at": at(60),
@@ -169,12 +169,12 @@ fn long() -> Story {
     for round in 0..2_000 {
         let ms = 100 + round * 1_000;
         let wait = json!({"type": "parked", "wait": {"on": "time", "until": at(ms + 900)}});
-        story.event(ms, "job_waiting", "waiting", 1, "worker:w1", wait);
+        story.event(ms, "job_waiting", "waiting", 1, "worker:w1", &wait);
         let woken = json!({"type": "woken", "how": "time"});
-        story.event(ms + 900, "wait_completed", "queued", 1, "scheduler", woken);
+        story.event(ms + 900, "wait_completed", "queued", 1, "scheduler", &woken);
         let fact = json!({"type": "claimed", "epoch": 1, "worker": "w1"});
-        story.event(ms + 910, "worker_claim", "dispatched", 1, "worker:w1", fact);
-        story.event(ms + 912, "started", "running", 1, "worker:w1", json!({"type": "plain"}));
+        story.event(ms + 910, "worker_claim", "dispatched", 1, "worker:w1", &fact);
+        story.event(ms + 912, "started", "running", 1, "worker:w1", &json!({"type": "plain"}));
     }
     let kept = |event: &Value| {
         let number = event["number"].as_u64().expect("a number");
@@ -189,7 +189,7 @@ fn parked() -> Story {
     story.run(10, 1, "w1");
     let wait = json!({"on": {"signal": "approve"}, "until": at(86_400_000)});
     let fact = json!({"type": "parked", "wait": wait});
-    story.event(300, "job_waiting", "waiting", 1, "worker:w1", fact);
+    story.event(300, "job_waiting", "waiting", 1, "worker:w1", &fact);
     story.why =
         vec!["- its handler waits for signal approve, until 2026-09-22T14:13:20Z at the latest"];
     let progress = json!({"step": "asked ann"});
@@ -202,7 +202,7 @@ fn parked() -> Story {
 fn cancelled() -> Story {
     let mut story = Story::new();
     let fact = json!({"type": "cancelled", "reason": "ordered twice"});
-    story.event(4_000, "cancel_command", "cancelled", 1, "user:bob", fact);
+    story.event(4_000, "cancel_command", "cancelled", 1, "user:bob", &fact);
     story.set(&json!({"finished_at": at(4_000)}))
 }
 

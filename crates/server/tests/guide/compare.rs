@@ -73,10 +73,8 @@ fn steady(line: &str) -> String {
         let bare = word.trim_end_matches([',', '.', ';', ':', ')']);
         let end = &word[bare.len()..];
         let before = steady.last().map(String::as_str);
-        if bare == "ago" && before == Some("⌛") {
-            steady.pop();
-            steady.push(format!("⏰{end}"));
-        } else if is_duration(bare) && before == Some("in") {
+        let is_ago = bare == "ago" && before == Some("⌛");
+        if is_ago || is_duration(bare) && before == Some("in") {
             steady.pop();
             steady.push(format!("⏰{end}"));
         } else if is_duration(bare) {

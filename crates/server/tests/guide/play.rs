@@ -134,8 +134,8 @@ impl Player {
         let place = self.place(block.at);
         let shown = serde_json::from_str(text).unwrap_or_else(|why| panic!("{place}: {why}"));
         // Before it there may be other answers, and words to people.
-        let starts = self.last.match_indices('{').rev().map(|(at, _)| &self.last[at..]);
-        let last = starts.filter_map(|text| serde_json::from_str::<Value>(text).ok()).last();
+        let mut starts = self.last.match_indices('{').map(|(at, _)| &self.last[at..]);
+        let last = starts.find_map(|text| serde_json::from_str::<Value>(text).ok());
         let last = last.unwrap_or_else(|| panic!("{place}: nothing was answered: {}", self.last));
         let lacks = lacks(&shown, &last).map(|why| format!("{place}: {why}\n{last}"));
         assert_eq!(lacks, None);

@@ -20,7 +20,7 @@ pub(crate) fn grouped(command: Command) -> Command {
          Each has its own help: windlass help job, windlass help job add.\n\n\
          Everywhere:\n{{options}}"
     );
-    command.help_template(template).mut_args(|arg| arg.help_heading(None::<&str>))
+    command.help_template(template)
 }
 
 fn list(command: &Command) -> String {

@@ -79,8 +79,15 @@ impl Trouble {
             what = format!("{job}: {what}");
         }
         let mut trouble = Self::new(exit_of(status), what);
-        if let Some(info) = code.filter(|info| !info.remedy.is_empty()) {
-            trouble = trouble.then(info.remedy);
+        match code.filter(|info| !info.remedy.is_empty()) {
+            // At a terminal nobody writes headers.
+            Some(_) if status == 401 => {
+                trouble = trouble
+                    .then("Put a token into WINDLASS_TOKEN, or say --token. An admin makes one:")
+                    .then("windlass token add NAME --role operator");
+            }
+            Some(info) => trouble = trouble.then(info.remedy),
+            None => {}
         }
         if let Some(job) = told.job_id.filter(|_| status == 409) {
             trouble = trouble.then(format!("Look at it: windlass job show {job}"));

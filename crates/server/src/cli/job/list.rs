@@ -139,12 +139,12 @@ fn table(rows: &[Row], is_filtered: bool, view: &View) -> Table {
     let mut table = Table::new(empty)
         .column("JOB", Room::Needed)
         .column("STATE", Room::Needed)
-        .column("KIND", Room::Shorten(8))
+        .column("KIND", Room::Shorten(16))
         .column("QUEUE", Room::Spare(2))
         .number("TRIES", Room::Spare(1))
-        .column("CREATED", Room::Spare(3))
+        .column("CREATED", Room::Spare(4))
         .column("CHANGED", Room::Spare(0))
-        .column("ERROR", Room::Spare(4));
+        .column("ERROR", Room::Spare(3));
     for row in rows {
         let (tries, most) = (row.retry_count + 1, row.max_retries + 1);
         let again = if row.attempt > tries { " (again)" } else { "" };

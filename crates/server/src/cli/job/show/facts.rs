@@ -101,7 +101,11 @@ pub(super) fn of(job: &Job, view: &View) -> Facts {
     facts.add_some("deadline", job.deadline_at.map(time));
     facts.add_some(
         "cut off",
-        (job.interruptions > 0).then(|| format!("{} times", job.interruptions)),
+        match job.interruptions {
+            0 => None,
+            1 => Some("once".to_owned()),
+            times => Some(format!("{times} times")),
+        },
     );
     facts.add_some("dead letter", job.dlq_id.as_ref());
     facts.add("created", time(job.created_at));

@@ -12,6 +12,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use tokio::sync::{SemaphorePermit, watch};
 use windlass::Engine;
 use windlass_kernel::{Job, JobId, Principal, TenantId, token::Role};
+use windlass_store::read::Scope;
 
 use super::{
     alerts::{Alerts, Thresholds},
@@ -207,6 +208,18 @@ impl App {
     pub(crate) async fn job(&self, call: &Call, id: JobId) -> Result<Job, Problem> {
         let job = self.engine.store().job(call.scope(), id).await?;
         job.ok_or_else(|| Problem::not_found("job").of_job(id))
+    }
+
+    /// The problem as somebody of this scope may see it. Whoever gives a new job the id of another tenant's is told what
+    /// they would be told of any job that is not theirs.
+    pub(crate) async fn hide(&self, problem: Problem, scope: &Scope) -> Problem {
+        let taken = problem.job_id.filter(|_| problem.code == "JOB_EXISTS");
+        if let Some(id) = taken
+            && let Ok(None) = self.engine.store().job(scope, id).await
+        {
+            return Problem::not_found("job").of_job(id);
+        }
+        problem.seen_by(scope)
     }
 
     /// The payload of a job that the caller can see.

@@ -349,7 +349,10 @@ pub(crate) async fn enqueue_batch(call: Call) -> Result<Answer, Problem> {
                 }
             }
             Ok(_) => unreachable!("an op is answered by an answer"),
-            Err(error) => OpResult::problem(None, &Problem::from(error).seen_by(call.scope())),
+            Err(error) => {
+                let problem = call.app.hide(Problem::from(error), call.scope()).await;
+                OpResult::problem(None, &problem)
+            }
         };
     }
     Ok(Answer::ok(&Results { results }))

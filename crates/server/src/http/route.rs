@@ -248,7 +248,10 @@ fn finish(headers: &mut HeaderMap, trace: &TraceId) {
 async fn answer(app: &App, route: &'static Route, call: Call) -> Result<Answer, Problem> {
     let _place = app.place(route.access)?;
     let scope = call.scope().clone();
-    (route.handler)(call).await.map_err(|problem| problem.seen_by(&scope))
+    match (route.handler)(call).await {
+        Ok(answer) => Ok(answer),
+        Err(problem) => Err(app.hide(problem, &scope).await),
+    }
 }
 
 /// Who is it, may they, is the request within its bounds?

@@ -192,6 +192,13 @@ async fn another_tenants_things_are_not_there(store: Store) {
         tried += 1;
     }
     assert!(tried >= 12, "{tried} routes name a thing");
+    // Nor does a new job that is given the id of another's tell that it is there.
+    let body = format!(r#"{{"job_id": "{}"}}"#, a.job);
+    let taken = call(&server, &Method::POST, "/api/v1/jobs", Some(&admin_b), &body).await;
+    assert_eq!(taken.status, StatusCode::NOT_FOUND, "{}", taken.text);
+    let body = format!(r#"{{"jobs": [{body}]}}"#);
+    let taken = call(&server, &Method::POST, "/api/v1/jobs/batch", Some(&admin_b), &body).await;
+    assert_eq!(taken.at("/results/0/code"), "NOT_FOUND", "{}", taken.text);
     // What is listed is one's own, and leases of another are nobody's.
     for path in ["/api/v1/jobs", "/api/v1/dlq", "/api/v1/events", "/api/v1/tokens", "/api/v1/audit"]
     {

@@ -10,7 +10,7 @@ mod judge;
 mod measure;
 mod server;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 
@@ -21,6 +21,7 @@ use self::{
 };
 use super::{
     api::{Api, ApiArgs},
+    progress,
     store::StoreName,
     trouble::Trouble,
     view::View,
@@ -48,7 +49,10 @@ pub(crate) async fn run(command: &Doctor, view: &View) -> Result<(), Trouble> {
             let name = command.api.store().told()?;
             checks.extend(store(&name, &command.api).await);
             if command.deep {
+                let bar = progress::bar("{spinner} reading every job and every event: {elapsed}");
+                bar.enable_steady_tick(Duration::from_millis(100));
                 deep = Some(deep::check(&name).await);
+                bar.finish_and_clear();
             }
         }
     }

@@ -491,7 +491,12 @@ impl<P: Default> WorkingSet<P> {
             outcomes.extend(heard);
         }
         if !transition.events.is_empty() {
+            let is_first = self.changes.events.is_empty();
             let events = self.changes.events.entry(spec.tenant.clone()).or_default();
+            if is_first {
+                // Most commits are about one tenant, and events are large to move while their list grows.
+                events.reserve(self.jobs.capacity());
+            }
             events.extend(transition.events);
         }
         if let Some(task) = transition.task {

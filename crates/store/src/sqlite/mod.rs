@@ -17,6 +17,7 @@ mod claim;
 mod copy;
 mod decide;
 mod due;
+mod folder;
 mod inbox;
 mod load;
 mod lock;

@@ -14,7 +14,7 @@
 use std::{
     mem,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
     },
     thread::{self, JoinHandle},
@@ -27,6 +27,7 @@ use super::{
     Bells, SqlResult,
     begun::Begun,
     classify,
+    folder::Folder,
     mark::{Mark, Point},
     named::Named,
     plan::Plan,
@@ -41,8 +42,8 @@ pub(super) struct Asked {
     pub(super) answer: oneshot::Sender<Result<Replies, Error>>,
 }
 
-/// Held while the writer looks at the database. The log is folded in between: what somebody still looks at
-/// could not be folded, and the log would never begin anew.
+/// Held while the writer looks at the database. The end of the log is folded in between: what somebody still
+/// looks at could not be folded, and the log would never begin anew.
 pub(super) type Gate = Arc<Mutex<()>>;
 
 /// What became of a plan. They come in the order of the plans.
@@ -97,6 +98,7 @@ impl Saver {
     pub(super) fn start(
         connection: Connection,
         files: Option<Files>,
+        folder: Option<Folder>,
         gate: Gate,
         bells: Arc<Bells>,
         writer: WeakSender<Request>,
@@ -108,7 +110,8 @@ impl Saver {
         let connection = crate::crash::counted(connection);
         let disk = Disk { connection, files };
         let (failures, broken, ended) = (0, None, false);
-        let work = Working { disk, gate, bells, outcomes: told, writer, failures, broken, ended };
+        let work =
+            Working { folder, disk, gate, bells, outcomes: told, writer, failures, broken, ended };
         let work = Arc::new(Mutex::new(work));
         let shared = work.clone();
         let thread = thread::Builder::new().name("windlass-saver".to_owned());
@@ -235,14 +238,9 @@ impl Disk {
     }
 }
 
-/// How many pages the log has, and how many of them are in the database already.
-const LOG_LENGTH: &str = "PRAGMA wal_checkpoint(NOOP)";
-/// Folds what no reader still needs, and waits for nobody.
-const FOLD_LOG: &str = "PRAGMA wal_checkpoint(PASSIVE)";
-/// How many pages the log may have before it is folded into the database.
-const LOG_PAGES_MAX: i64 = 1_000;
-
 struct Working {
+    /// None, if the database is in memory. It lets go of the database before the last connection does.
+    folder: Option<Folder>,
     disk: Disk,
     gate: Gate,
     bells: Arc<Bells>,
@@ -290,11 +288,17 @@ impl Working {
             Task::Close => false,
         };
         if goes_on {
-            self.broken = self.broken.take().or_else(|| self.fold_log().err());
+            // After those who waited were answered.
+            self.broken = self.broken.take().or_else(|| self.tend_log().err());
         } else {
             self.end();
         }
         goes_on
+    }
+
+    fn tend_log(&self) -> Result<(), Error> {
+        let folder = self.folder.as_ref();
+        folder.map_or(Ok(()), |folder| folder.tend(&self.disk.connection, &self.gate))
     }
 
     /// Writes nothing more, and leaves the log as it is.
@@ -355,31 +359,6 @@ impl Working {
         // It may be asleep, and there may be plans to be made anew. If it has too much to do, it looks anyway.
         if let Some(writer) = self.writer.upgrade() {
             let _ = writer.try_send(Request::Look);
-        }
-    }
-
-    /// Folds a log that has grown long into the database, after those who waited were answered.
-    ///
-    /// SQLite would do it by itself, and would not say when it fails: a disk that can no longer be synced
-    /// would go unnoticed while the log grows. A disk that is full is no reason to end: the log stays as it
-    /// is, and the next commit tries again.
-    fn fold_log(&self) -> Result<(), Error> {
-        if self.disk.files.is_none() {
-            return Ok(()); // In memory there is no log.
-        }
-        let count = |row: &rusqlite::Row<'_>| Ok((row.get(1)?, row.get(2)?));
-        let ask = |sql| self.disk.connection.prepare_cached(sql)?.query_row([], count);
-        let fold = || -> SqlResult<()> {
-            let (pages, folded): (i64, i64) = ask(LOG_LENGTH)?;
-            if pages >= LOG_PAGES_MAX && folded < pages {
-                let _nobody_looks = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
-                ask(FOLD_LOG)?;
-            }
-            Ok(())
-        };
-        match fold().map_err(classify) {
-            Err(error @ (Error::Stopped(_) | Error::Damaged(_))) => Err(error),
-            Ok(()) | Err(_) => Ok(()),
         }
     }
 }

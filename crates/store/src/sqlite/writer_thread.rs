@@ -17,6 +17,7 @@ use windlass_kernel::{Retention, WorkerId};
 
 use super::{
     Bells,
+    folder::Folder,
     now::Now,
     place::Place,
     saver::{Files, Gate, Saver},
@@ -70,7 +71,8 @@ impl WriterThread {
         let (requests, inbox) = mpsc::channel(REQUESTS_MAX);
         let gate = Gate::default();
         let way = requests.downgrade();
-        let saver = Saver::start(connection, files, gate.clone(), bells, way)?;
+        let folder = Folder::start(place)?;
+        let saver = Saver::start(connection, files, folder, gate.clone(), bells, way)?;
         let mut writer = Writer::new(place.connect_to_read()?, saver, gate, now)?;
         writer.end_old_leases()?;
         let thread = thread::Builder::new()

@@ -85,6 +85,11 @@ pub(crate) const POSTGRES: &[Migration] = &[
         served_from: 1,
         sql: include_str!("../migrations/postgres/0006_tokens.sql"),
     },
+    Migration {
+        number: 7,
+        served_from: 1,
+        sql: include_str!("../migrations/postgres/0007_rows.sql"),
+    },
 ];
 
 /// The steps that a database at `found` still needs.

@@ -37,7 +37,7 @@ use windlass_testkit::postgres::Cluster;
 
 /// The newest migration of each database.
 const NEWEST: u32 = 6;
-const NEWEST_POSTGRES: u32 = 6;
+const NEWEST_POSTGRES: u32 = 7;
 /// The versions that users can have. The fourth schema was never in one without the fifth.
 const VERSIONS: [u32; 5] = [1, 2, 3, 5, NEWEST];
 

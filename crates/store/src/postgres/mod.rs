@@ -25,6 +25,7 @@ mod presence;
 mod read;
 mod ready;
 mod retention;
+mod rows;
 mod rules;
 mod save;
 mod schedules;

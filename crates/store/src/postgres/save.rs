@@ -3,6 +3,7 @@
 //! Everything is put together here and sent at once, with the `COMMIT` behind it. A row is written only if it
 //! is still the one that was decided upon.
 
+use tokio_postgres::types::Type;
 use windlass_kernel::{Job, JobId, Lane, NewPayload, Timestamp};
 
 use super::{
@@ -12,8 +13,9 @@ use super::{
     marks,
     names::{CommitGroups, Names},
     pipeline::Ask,
+    rows::{Columns, Rows},
     schedules, tokens,
-    types::{Time, Uuid, Xid, signed, signed_32},
+    types::{Time, Uuid, signed, signed_32},
     work::Work,
 };
 use crate::{
@@ -74,66 +76,30 @@ const SAVE_TASK: &str = "
     INSERT INTO tasks (tenant, task_id, next_attempt) VALUES ($1, $2, $3)
     ON CONFLICT (tenant, task_id) DO UPDATE SET next_attempt = excluded.next_attempt";
 
-/// The columns that change in the life of a job, one array each.
-#[derive(Default)]
-struct Moving {
-    ids: Vec<Uuid>,
-    states: Vec<&'static str>,
-    versions: Vec<i64>,
-    attempts: Vec<i32>,
-    retry_counts: Vec<i32>,
-    epochs: Vec<i64>,
-    updated_at: Vec<Time>,
-    started_at: Vec<Option<Time>>,
-    next_retry_at: Vec<Option<Time>>,
-    timer_at: Vec<Option<Time>>,
-    sessions: Vec<Option<i32>>,
-    leases: Vec<Option<Vec<u8>>>,
-    dlq_ids: Vec<Option<Uuid>>,
-    rests: Vec<Option<String>>,
-    histories: Vec<Vec<u8>>,
-    groups: Vec<i32>,
-}
-
-impl Moving {
-    fn add(&mut self, job: &Job, place: &Place, group: i32) {
-        self.ids.push(Uuid(job.id.as_u128()));
-        self.states.push(job.state.as_str());
-        self.versions.push(signed(job.version));
-        self.attempts.push(signed_32(job.attempt));
-        self.retry_counts.push(signed_32(job.retry_count));
-        self.epochs.push(signed(job.epoch.get()));
-        self.updated_at.push(Time(job.updated_at));
-        self.started_at.push(job.started_at.map(Time));
-        self.next_retry_at.push(job.next_retry_at.map(Time));
-        self.timer_at.push(timer_at(job).map(Time));
-        self.sessions.push(place.session);
-        self.leases.push(LeaseColumn::of(job, place.lease_seen).bytes().map(<[u8]>::to_vec));
-        self.dlq_ids.push(job.dlq_id.map(|id| Uuid(id.as_u128())));
-        self.rests.push(Rest::of(job).map(|rest| json(&rest)));
-        self.histories.push(place.history.bytes().to_vec());
-        self.groups.push(group);
-    }
-
-    fn ask(self, sql: &'static str) -> Ask {
-        Ask::new(sql)
-            .with(self.ids)
-            .with(self.states)
-            .with(self.versions)
-            .with(self.attempts)
-            .with(self.retry_counts)
-            .with(self.epochs)
-            .with(self.updated_at)
-            .with(self.started_at)
-            .with(self.next_retry_at)
-            .with(self.timer_at)
-            .with(self.sessions)
-            .with(self.leases)
-            .with(self.dlq_ids)
-            .with(self.rests)
-            .with(self.histories)
-            .with(self.groups)
-    }
+/// The columns that change in the life of a job, up to its history, as both types of rows begin with them.
+fn put_moving<'a, 'b>(
+    row: &'a mut Columns<'b>,
+    job: &Job,
+    place: &Place,
+    history: &[u8],
+    group: i32,
+) -> &'a mut Columns<'b> {
+    row.put(&Type::UUID, Uuid(job.id.as_u128()))
+        .put(&Type::TEXT, job.state.as_str())
+        .put(&Type::INT8, signed(job.version))
+        .put(&Type::INT4, signed_32(job.attempt))
+        .put(&Type::INT4, signed_32(job.retry_count))
+        .put(&Type::INT8, signed(job.epoch.get()))
+        .put(&Type::TIMESTAMPTZ, Time(job.updated_at))
+        .put(&Type::TIMESTAMPTZ, job.started_at.map(Time))
+        .put(&Type::TIMESTAMPTZ, job.next_retry_at.map(Time))
+        .put(&Type::TIMESTAMPTZ, timer_at(job).map(Time))
+        .put(&Type::INT4, place.session)
+        .put(&Type::BYTEA, LeaseColumn::of(job, place.lease_seen).bytes())
+        .put(&Type::UUID, job.dlq_id.map(|id| Uuid(id.as_u128())))
+        .put(&Type::TEXT, Rest::of(job).map(|rest| json(&rest)))
+        .put(&Type::BYTEA, history)
+        .put(&Type::INT4, group)
 }
 
 /// New rows. The log row that speaks of each is known, or is counted from a number that the statement draws.
@@ -153,16 +119,7 @@ macro_rules! insert {
                 v.lane, v.unique_key
             FROM ",
             $from,
-            "unnest($1::uuid[], $2::text[], $3::bigint[], $4::int[], $5::int[], $6::bigint[],
-                $7::timestamptz[], $8::timestamptz[], $9::timestamptz[], $10::timestamptz[],
-                $11::int[], $12::bytea[], $13::uuid[], $14::text[], $15::bytea[], $16::int[],
-                $17::text[], $18::bigint[], $19::int[], $20::timestamptz[], $21::text[], $22::text[],
-                $23::text[], $24::bytea[], $25::uuid[], $26::text[], $27::text[], $28::text[],
-                $29::uuid[], $30::bigint[], $31::bigint[], $32::text[])
-            AS v (id, state, version, attempt, retry_count, epoch, updated_at, started_at,
-                next_retry_at, timer_at, lease_session, lease, dlq_id, rest, chain, group_id, tenant,
-                rank, max_retries, created_at, task_id, scope, key, payload_digest, trace_made,
-                trace_id, options, payload, payload_of, seq, lane, unique_key) "
+            "unnest($1::new_job[]) AS v "
         )
     };
 }
@@ -171,80 +128,46 @@ const INSERT: &str = insert!("", "v.chain || int8send(v.seq)");
 
 /// All of a commit that only makes jobs.
 const INSERT_AT_ONCE: &str = concat!(
-    "WITH begun AS MATERIALIZED (SELECT begin_at_once($33, $34, $35, $36) AS seq), made AS (",
+    "WITH begun AS MATERIALIZED (SELECT begin_at_once($2, $3, $4, $5) AS seq), made AS (",
     insert!("begun, ", "v.chain || int8send(begun.seq + v.seq)"),
     "RETURNING 1)
-     SELECT finish((SELECT count(*) FROM made), $37, (SELECT seq FROM begun),
-        $38, $39, $40, $41, $42, $43, $44, $45, $46), clock_timestamp()"
+     SELECT finish((SELECT count(*) FROM made), $6, (SELECT seq FROM begun),
+        $7, $8, $9, $10, $11, $12, $13, $14, $15), clock_timestamp()"
 );
 
 const INSERT_CHILDREN: &str =
     "INSERT INTO children (parent, id) SELECT * FROM unnest($1::uuid[], $2::uuid[])";
 
-/// The columns that never change, one array each.
-#[derive(Default)]
-struct Fixed {
-    tenants: Vec<String>,
-    ranks: Vec<i64>,
-    max_retries: Vec<i32>,
-    created_at: Vec<Time>,
-    task_ids: Vec<Option<String>>,
-    scopes: Vec<Option<String>>,
-    keys: Vec<Option<String>>,
-    digests: Vec<Vec<u8>>,
-    traces_made: Vec<Option<Uuid>>,
-    trace_ids: Vec<Option<String>>,
-    options: Vec<Option<String>>,
-    payloads: Vec<Option<String>>,
-    payloads_of: Vec<Option<Uuid>>,
-    seqs: Vec<i64>,
-    lanes: Vec<i64>,
-    unique_keys: Vec<Option<String>>,
-}
+/// How many columns each type of rows has, and about how many bytes a row takes.
+const MOVING_COLUMNS: i32 = 17;
+const MOVING_BYTES: usize = 384;
+const NEW_COLUMNS: i32 = 32;
+const NEW_BYTES: usize = 768;
 
-impl Fixed {
-    fn add(&mut self, job: &Job, lane: Lane, payload: Result<&str, JobId>) {
-        let spec = &job.spec;
-        let given = !spec.idempotency_scope.is_own_id();
-        self.tenants.push(spec.tenant.as_str().to_owned());
-        self.ranks.push(spec.rank().0);
-        self.max_retries.push(signed_32(spec.max_retries));
-        self.created_at.push(Time(spec.created_at));
-        self.task_ids.push(spec.task_given.then(|| spec.task_id.as_str().to_owned()));
-        self.scopes.push(given.then(|| spec.idempotency_scope.as_str().to_owned()));
-        self.keys.push(given.then(|| spec.idempotency_key.as_str().to_owned()));
-        self.digests.push(spec.payload_digest.as_bytes().to_vec());
-        let (made, named) = match TraceName::of(job) {
-            TraceName::Made(random) => (Some(Uuid(random)), None),
-            TraceName::Given(trace) => (None, Some(trace.to_owned())),
-        };
-        self.traces_made.push(made);
-        self.trace_ids.push(named);
-        self.options.push(Options::of(spec).map(|options| json(&options)));
-        self.payloads.push(payload.ok().map(str::to_owned));
-        self.payloads_of.push(payload.err().map(|id| Uuid(id.as_u128())));
-        self.lanes.push(lane.get());
-        self.unique_keys.push(spec.unique_key.as_ref().map(|key| key.as_str().to_owned()));
-    }
-
-    fn add_to(self, ask: Ask) -> Ask {
-        ask.with(self.tenants)
-            .with(self.ranks)
-            .with(self.max_retries)
-            .with(self.created_at)
-            .with(self.task_ids)
-            .with(self.scopes)
-            .with(self.keys)
-            .with(self.digests)
-            .with(self.traces_made)
-            .with(self.trace_ids)
-            .with(self.options)
-            .with(self.payloads)
-            .with(self.payloads_of)
-            .with(self.seqs)
-            .with(self.lanes)
-            .with(self.unique_keys)
-    }
+/// The columns that never change.
+fn put_fixed(row: &mut Columns<'_>, job: &Job, lane: Lane, payload: Result<&str, JobId>, seq: u64) {
+    let spec = &job.spec;
+    let given = !spec.idempotency_scope.is_own_id();
+    let (made, named) = match TraceName::of(job) {
+        TraceName::Made(random) => (Some(Uuid(random)), None),
+        TraceName::Given(trace) => (None, Some(trace)),
+    };
+    row.put(&Type::TEXT, spec.tenant.as_str())
+        .put(&Type::INT8, spec.rank().0)
+        .put(&Type::INT4, signed_32(spec.max_retries))
+        .put(&Type::TIMESTAMPTZ, Time(spec.created_at))
+        .put(&Type::TEXT, spec.task_given.then(|| spec.task_id.as_str()))
+        .put(&Type::TEXT, given.then(|| spec.idempotency_scope.as_str()))
+        .put(&Type::TEXT, given.then(|| spec.idempotency_key.as_str()))
+        .put(&Type::BYTEA, &spec.payload_digest.as_bytes()[..])
+        .put(&Type::UUID, made)
+        .put(&Type::TEXT, named)
+        .put(&Type::TEXT, Options::of(spec).map(|options| json(&options)))
+        .put(&Type::TEXT, payload.ok())
+        .put(&Type::UUID, payload.err().map(|id| Uuid(id.as_u128())))
+        .put(&Type::INT8, signed(seq))
+        .put(&Type::INT8, lane.get())
+        .put(&Type::TEXT, spec.unique_key.as_ref().map(|key| key.as_str()));
 }
 
 async fn insert_jobs(
@@ -279,21 +202,21 @@ async fn insert(
     names: &Names,
     groups: &mut CommitGroups,
 ) -> PgResult<Ask> {
-    let (mut moving, mut fixed) = (Moving::default(), Fixed::default());
+    let mut new = Rows::new("new_job", changes.created.len(), NEW_BYTES);
     for (id, payload) in &changes.created {
         let Row { job, place, .. } = rows.get_mut(id).expect("it was just created");
         let group = groups.of(work.client, names, job, place).await?;
         place.session = session_of(job, place, work);
         place.lane = job.spec.lane();
-        moving.add(job, place, group);
-        fixed.add(job, place.lane, source(payload, changes));
         // All that this commit tells of it stands in one log row.
-        let history = moving.histories.last_mut().expect("it was just added");
-        history.truncate(History::CHAIN);
+        let chain = &place.history.bytes()[..History::CHAIN];
         let seq = place.history.log_ids().next().expect("a job begins with an event");
-        fixed.seqs.push(signed(seq));
+        new.add(NEW_COLUMNS, |row| {
+            put_moving(row, job, place, chain, group);
+            put_fixed(row, job, place.lane, source(payload, changes), seq);
+        });
     }
-    Ok(fixed.add_to(moving.ask(INSERT)))
+    Ok(Ask::new(INSERT).with(new))
 }
 
 /// All of a commit that only makes jobs, in one statement. Its log rows are numbered from 0; the server adds
@@ -341,21 +264,17 @@ macro_rules! update {
             started_at = v.started_at, next_retry_at = v.next_retry_at, timer_at = v.timer_at,
             lease_session = v.lease_session, lease = v.lease, dlq_id = v.dlq_id, rest = v.rest,
             history = v.history, group_id = v.group_id
-        FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::int[], $5::int[], $6::bigint[],
-            $7::timestamptz[], $8::timestamptz[], $9::timestamptz[], $10::timestamptz[], $11::int[],
-            $12::bytea[], $13::uuid[], $14::text[], $15::bytea[], $16::int[], $17::xid[])
-        AS v (id, state, version, attempt, retry_count, epoch, updated_at, started_at, next_retry_at,
-            timer_at, lease_session, lease, dlq_id, rest, history, group_id, written_by)
+        FROM unnest($1::moving_job[]) AS v
         WHERE jobs.id = v.id AND jobs.xmin = v.written_by
         RETURNING 1) "
     };
 }
 
-const UPDATE: &str = concat!(update!(), "SELECT expect((SELECT count(*) FROM done), $18)");
+const UPDATE: &str = concat!(update!(), "SELECT expect((SELECT count(*) FROM done), $2)");
 
 pub(super) const UPDATE_AND_FINISH: &str = concat!(
     update!(),
-    "SELECT finish((SELECT count(*) FROM done), $18, 0, $19, $20, $21, $22, $23, $24, $25, $26, $27)"
+    "SELECT finish((SELECT count(*) FROM done), $2, 0, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 );
 
 const MOVE_LOG_IDS: &str =
@@ -372,8 +291,7 @@ async fn update_jobs(
     if changes.updated.is_empty() {
         return Ok(());
     }
-    let mut moving = Moving::default();
-    let mut written_by: Vec<Xid> = Vec::with_capacity(changes.updated.len());
+    let mut moving = Rows::new("moving_job", changes.updated.len(), MOVING_BYTES);
     let (mut old_ids, mut old_seqs) = (Vec::new(), Vec::new());
     // In the order of their ids, so that two commits do not wait for each other.
     let mut updated = changes.updated.clone();
@@ -388,11 +306,13 @@ async fn update_jobs(
         }
         let group = groups.of(work.client, names, job, place).await?;
         place.session = session_of(job, place, work);
-        moving.add(job, place, group);
-        written_by.push(place.written_by);
+        moving.add(MOVING_COLUMNS, |row| {
+            let row = put_moving(row, job, place, place.history.bytes(), group);
+            row.put(&Type::XID, place.written_by);
+        });
     }
     let count = i64::try_from(updated.len()).expect("a batch is bounded");
-    asks.push(moving.ask(UPDATE).with(written_by).with(count));
+    asks.push(Ask::new(UPDATE).with(moving).with(count));
     if !old_ids.is_empty() {
         asks.push(Ask::new(MOVE_LOG_IDS).with(old_ids).with(old_seqs));
     }

@@ -4,12 +4,12 @@ use std::{env, fs, path::Path};
 
 use crate::common::{Backend, TestStore, postgres::SchemaHome};
 
-/// Tables with their columns, then constraints, indexes and functions, in an order that does not change. The
+/// Tables and types with their columns, then constraints, indexes and functions, in an order that does not change. The
 /// partitions of the log are made as they are needed, and are left out.
 const SCHEMA: &str = "
     WITH tables AS (
         SELECT oid, relname FROM pg_class
-        WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p', 'v')
+        WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p', 'v', 'c')
             AND relname !~ '^log_[0-9]')
     SELECT line FROM (
         SELECT 1 AS part, relname::text || lpad(attnum::text, 3, '0') AS place,

@@ -1,6 +1,6 @@
 //! Jobs: make them, look at them, act on them.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use schemars::JsonSchema;
@@ -30,7 +30,6 @@ use super::{
     queues::shown_rule,
     route::{Answer, Call, read_entry},
 };
-use crate::traces::Enqueued;
 
 /// A job that is asked for. What is left out is as usual; a field that we do not know is refused.
 #[derive(Deserialize, JsonSchema)]
@@ -199,16 +198,12 @@ pub(crate) async fn create(
     let tenant = call.caller.tenant().map_err(|_| Refusal::invalid("tenant", NO_TENANT))?;
     let op = enqueue_op(call, tenant, given, new);
     let wanted = op.job_id;
-    let (telling, began) = (told(call, &op), SystemTime::now());
     let write = Write::Op { tenant: tenant.clone(), op: op.into() };
     let Reply::Answer(answer) = call.engine().submit(write).await? else {
         unreachable!("an op is answered by an answer")
     };
     let job = call.engine().store().job(call.scope(), answer.job_id).await?;
     let hit = is_hit(&answer, wanted, given.is_some());
-    if let Some(telling) = telling.filter(|_| !hit) {
-        call.app.traces.enqueued(call.span, &telling, began);
-    }
     Ok((hit, job.ok_or(Error::NoJob(answer.job_id))?))
 }
 
@@ -218,16 +213,6 @@ const NO_TENANT: &str = "is needed: a token for every tenant makes nothing new";
 /// twice by us.
 fn is_hit(answer: &windlass_kernel::Answer, wanted: JobId, is_given: bool) -> bool {
     answer.job_id != wanted || (is_given && answer.recorded)
-}
-
-/// What is told of an enqueue, if anybody listens.
-fn told(call: &Call, op: &Enqueue) -> Option<Enqueued> {
-    call.app.traces.is_on().then(|| Enqueued {
-        job_id: op.job_id,
-        trace: op.new.trace_id.clone().unwrap_or_else(|| call.trace.clone()),
-        kind: op.new.kind.clone(),
-        queue: op.new.queue.clone(),
-    })
 }
 
 fn enqueue_op(call: &Call, tenant: &TenantId, given: Option<JobId>, new: NewJob) -> Enqueue {
@@ -324,30 +309,23 @@ pub(crate) async fn enqueue_batch(call: Call) -> Result<Answer, Problem> {
             Ok((given, mut new)) => {
                 new.trace_id.get_or_insert_with(|| call.trace.clone());
                 let op = enqueue_op(&call, &tenant, given, new);
-                places.push((place, op.job_id, given.is_some(), told(&call, &op)));
+                places.push((place, op.job_id, given.is_some()));
                 writes.push(Write::Op { tenant: tenant.clone(), op: op.into() });
                 results.push(OpResult::default());
             }
             Err(problem) => results.push(OpResult::problem(None, &problem)),
         }
     }
-    let began = SystemTime::now();
     let replies = call.engine().submit_all(&writes).await;
-    for ((place, wanted, is_given, telling), reply) in places.into_iter().zip(replies) {
+    for ((place, wanted, is_given), reply) in places.into_iter().zip(replies) {
         results[place] = match reply {
-            Ok(Reply::Answer(answer)) => {
-                let hit = is_hit(&answer, wanted, is_given);
-                if let Some(telling) = telling.filter(|_| !hit) {
-                    call.app.traces.enqueued(call.span, &telling, began);
-                }
-                OpResult {
-                    job_id: Some(answer.job_id),
-                    ok: true,
-                    idempotent_hit: Some(hit),
-                    state: Some(answer.state),
-                    ..OpResult::default()
-                }
-            }
+            Ok(Reply::Answer(answer)) => OpResult {
+                job_id: Some(answer.job_id),
+                ok: true,
+                idempotent_hit: Some(is_hit(&answer, wanted, is_given)),
+                state: Some(answer.state),
+                ..OpResult::default()
+            },
             Ok(_) => unreachable!("an op is answered by an answer"),
             Err(error) => {
                 let problem = call.app.hide(Problem::from(error), call.scope()).await;

@@ -291,7 +291,7 @@ async fn admitted(
 }
 
 /// The most headers of a request, and bytes of them and its address. The HTTP library takes twice as much, so that most
-/// of what is too much is answered by us: it has no words for it.
+/// of what is too much is answered with its numbers; beyond that `worded.rs` answers.
 pub(crate) const HEADERS_MAX: usize = 100;
 pub(crate) const HEAD_BYTES_MAX: usize = 32 * 1024;
 

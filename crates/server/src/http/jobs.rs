@@ -6,10 +6,7 @@ use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use windlass::{
-    Error,
-    why::{Reason, Why},
-};
+use windlass::Error;
 use windlass_kernel::{
     IdempotencyKey, IdempotencyScope, Job, JobId, Kind, LimitKey, Op, Payload, Queue, Refusal,
     RetryPolicy, State, Tag, TaskId, TenantId, Timestamp, TraceId, UniqueKey,
@@ -27,7 +24,6 @@ use super::{
     contract::{self, Json},
     document::{EventDocument, FailureDocument, JobDocument, List, raw},
     problem::Problem,
-    queues::shown_rule,
     route::{Answer, Call, read_entry},
 };
 
@@ -474,29 +470,6 @@ pub(crate) async fn attempts(call: Call) -> Result<Answer, Problem> {
         stats: attempt.stats.and_then(|stats| raw(stats.as_str().to_owned())),
     });
     Ok(Answer::ok(&List { items: items.collect(), next: None }))
-}
-
-/// Why a job is not running.
-#[derive(Serialize)]
-struct WhyDocument {
-    #[serde(flatten)]
-    why: Why,
-    text: String,
-}
-
-/// `GET /api/v1/jobs/{id}/why`
-pub(crate) async fn why(call: Call) -> Result<Answer, Problem> {
-    let id = call.job_id()?;
-    call.app.job(&call, id).await?;
-    let standing = call.engine().store().standing(call.scope(), id).await?;
-    let mut why = Why::of(&standing.ok_or_else(|| Problem::not_found("job").of_job(id))?);
-    for reason in &mut why.reasons {
-        if let Reason::Rule { blocked, holders, .. } = reason {
-            blocked.rule = shown_rule(&call, &blocked.rule)?;
-            holders.iter_mut().for_each(|holder| holder.rule = blocked.rule.clone());
-        }
-    }
-    Ok(Answer::ok(&WhyDocument { text: why.to_string(), why }))
 }
 
 /// How a job is to be cancelled.

@@ -16,7 +16,7 @@ use windlass_kernel::{
 };
 use windlass_store::{
     Reply, Write,
-    read::{Cursor, JobFilter},
+    read::{Cursor, EventsPage, JobFilter, PlacedEvent},
 };
 
 use super::{
@@ -409,25 +409,18 @@ pub(crate) async fn events(call: Call) -> Result<Answer, Problem> {
     let contract = call.query.contract()?;
     let id = call.job_id()?;
     let job = call.app.job(&call, id).await?;
-    let store = call.engine().store();
-    let events = store.events(call.scope(), id).await?;
-    // An event of a contract has one name, here and in the feed.
-    let numbers = match contract {
-        Some(_) => store.numbers(call.scope(), id).await?,
-        None => Vec::new(),
-    };
     let after = call.query.number("after", u64::MAX)?.unwrap_or(0);
     let limit = call.query.number("limit", 1_000)?.unwrap_or(1_000);
     let limit = usize::try_from(limit).expect("it is bounded");
-    let mut left = events.into_iter().filter(|event| event.number > after).peekable();
-    let (mut items, mut last): (Vec<Json>, _) = (Vec::new(), after);
-    for event in left.by_ref().take(limit.max(1)) {
-        last = event.number;
-        let place = usize::try_from(last.saturating_sub(1)).unwrap_or(usize::MAX);
-        let position = numbers.get(place).copied().unwrap_or(last);
-        items.extend(contract::event(contract, event, &job.spec, position));
-    }
-    let next = left.peek().map(|_| last.to_string());
+    let store = call.engine().store();
+    let page = store.events_after(call.scope(), id, after, limit.max(1)).await?;
+    let EventsPage { items, more } = page.ok_or_else(|| Problem::not_found("job").of_job(id))?;
+    let next = items.last().filter(|_| more).map(|last| last.event.number.to_string());
+    // An event of a contract has one name, here and in the feed.
+    let told = |PlacedEvent { event, feed_number }: PlacedEvent| {
+        contract::event(contract, event, &job.spec, feed_number)
+    };
+    let items: Vec<Json> = items.into_iter().filter_map(told).collect();
     Ok(Answer::ok(&List { items, next }))
 }
 

@@ -79,8 +79,9 @@ use crate::{
     Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
     news::Sooner,
     read::{
-        Cursor, Due, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output,
-        Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp, Verified,
+        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter,
+        OldestReady, Output, Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp,
+        Verified,
     },
 };
 
@@ -315,12 +316,18 @@ impl Store for Postgres {
         })
     }
 
-    fn numbers(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<u64>> {
+    fn events_after(
+        &self,
+        scope: &Scope,
+        id: JobId,
+        after: u64,
+        limit: usize,
+    ) -> StoreFuture<'_, Option<EventsPage>> {
         let scope = scope.clone();
         self.ask(move |inner| async move {
             inner
-                .read_of(id, Vec::is_empty, async move |it| {
-                    read::read_numbers(it, &scope, id).await
+                .read_of(id, Option::is_none, async move |it| {
+                    read::read_events_after(it, &scope, id, after, limit).await
                 })
                 .await
         })

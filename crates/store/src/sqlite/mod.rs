@@ -78,8 +78,9 @@ use crate::{
     Bell, Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
     news::{News, Sooner},
     read::{
-        Cursor, Due, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output,
-        Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp, Verified,
+        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter,
+        OldestReady, Output, Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp,
+        Verified,
     },
 };
 
@@ -254,9 +255,16 @@ impl Store for Sqlite {
         Box::pin(self.read_of(id, Vec::is_empty, move |it| read::read_events(it, &scope, id)))
     }
 
-    fn numbers(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<u64>> {
+    fn events_after(
+        &self,
+        scope: &Scope,
+        id: JobId,
+        after: u64,
+        limit: usize,
+    ) -> StoreFuture<'_, Option<EventsPage>> {
         let scope = scope.clone();
-        Box::pin(self.read_of(id, Vec::is_empty, move |it| read::read_numbers(it, &scope, id)))
+        let read = move |it: &Connection| read::read_events_after(it, &scope, id, after, limit);
+        Box::pin(self.read_of(id, Option::is_none, read))
     }
 
     fn verify(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Verified>> {

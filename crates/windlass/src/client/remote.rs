@@ -17,8 +17,9 @@ use windlass_kernel::{
 use windlass_store::{
     Bell, Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
     read::{
-        Cursor, Due, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output,
-        Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp, Verified,
+        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter,
+        OldestReady, Output, Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp,
+        Verified,
     },
 };
 
@@ -229,7 +230,13 @@ impl Store for Remote {
         })
     }
 
-    fn numbers(&self, _scope: &Scope, _id: JobId) -> StoreFuture<'_, Vec<u64>> {
+    fn events_after(
+        &self,
+        _scope: &Scope,
+        _id: JobId,
+        _after: u64,
+        _limit: usize,
+    ) -> StoreFuture<'_, Option<EventsPage>> {
         Box::pin(async { self.not_here("the numbers of a job's events in the feed") })
     }
 

@@ -42,8 +42,9 @@ pub use error::{Error, Owner};
 pub use id_map::{IdMap, IdSet};
 pub use log::spec_digest;
 use read::{
-    Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady,
-    Output, Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp, Verified,
+    Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, Listens,
+    OldestReady, Output, Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp,
+    Verified,
 };
 pub use rules::RuleChange;
 pub use rusqlite;
@@ -141,6 +142,9 @@ pub trait Store: Send + Sync {
 
     /// Every worker session.
     fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>>;
+
+    /// Workers that are there, and what they listen to, whether they hold anything or not.
+    fn listening(&self, scope: &Scope) -> StoreFuture<'_, Vec<(WorkerId, Listens)>>;
 
     /// For each queue the job that waits longest.
     fn oldest_ready(&self, scope: &Scope) -> StoreFuture<'_, Vec<OldestReady>>;

@@ -79,7 +79,7 @@ use crate::{
     Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
     news::Sooner,
     read::{
-        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter,
+        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, Listens,
         OldestReady, Output, Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp,
         Verified,
     },
@@ -390,6 +390,18 @@ impl Store for Postgres {
     fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>> {
         self.ask(move |inner| async move {
             inner.with_client(async move |client| read::read_sessions(client).await).await
+        })
+    }
+
+    fn listening(&self, scope: &Scope) -> StoreFuture<'_, Vec<(WorkerId, Listens)>> {
+        let scope = scope.clone();
+        self.ask(move |inner| async move {
+            let clock = inner.clock.as_ref().map(|clock| clock());
+            let class = inner.presence_class();
+            let look = async |client: &ClientWrapper| {
+                standing::read_workers(client, &scope, clock, class).await
+            };
+            inner.with_client(look).await
         })
     }
 

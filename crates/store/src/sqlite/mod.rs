@@ -78,7 +78,7 @@ use crate::{
     Bell, Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
     news::{News, Sooner},
     read::{
-        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter,
+        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, Listens,
         OldestReady, Output, Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp,
         Verified,
     },
@@ -310,6 +310,18 @@ impl Store for Sqlite {
 
     fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>> {
         Box::pin(self.readers.read(move |snapshot| Ok(Ok(read::read_sessions(snapshot)?))))
+    }
+
+    fn listening(&self, scope: &Scope) -> StoreFuture<'_, Vec<(WorkerId, Listens)>> {
+        let scope = scope.clone();
+        Box::pin(async move {
+            let now = self.now.get();
+            let read = move |it: &Connection| Ok(Ok(standing::read_listening(it, now)?));
+            let (mut listening, vouched) = self.readers.read(read).await?;
+            listening.extend(self.those_there(vouched));
+            listening.retain(|(_, listens)| listens.is_seen_by(&scope));
+            Ok(listening)
+        })
     }
 
     fn oldest_ready(&self, scope: &Scope) -> StoreFuture<'_, Vec<OldestReady>> {

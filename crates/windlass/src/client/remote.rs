@@ -17,7 +17,7 @@ use windlass_kernel::{
 use windlass_store::{
     Bell, Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
     read::{
-        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter,
+        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, Listens,
         OldestReady, Output, Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp,
         Verified,
     },
@@ -317,8 +317,12 @@ impl Store for Remote {
     fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>> {
         Box::pin(async {
             let list: List<WorkerDocument> = self.list(&["workers"], &[]).await?;
-            fit(list.items.into_iter().map(WorkerDocument::into_view).collect())
+            fit(list.items.into_iter().filter_map(WorkerDocument::into_view).collect())
         })
+    }
+
+    fn listening(&self, _scope: &Scope) -> StoreFuture<'_, Vec<(WorkerId, Listens)>> {
+        Box::pin(async { self.not_here("what workers listen to") })
     }
 
     fn oldest_ready(&self, _scope: &Scope) -> StoreFuture<'_, Vec<OldestReady>> {

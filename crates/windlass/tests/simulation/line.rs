@@ -17,7 +17,7 @@ use windlass_kernel::{
 use windlass_store::{
     Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
     read::{
-        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter,
+        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, Listens,
         OldestReady, Output, Page, Progress, Pruned, Scope, SessionView, StoredFollowUp, Verified,
     },
     sqlite::Sqlite,
@@ -126,6 +126,7 @@ impl Store for Line {
         jobs(filter: JobFilter, cursor: Cursor) -> Page<Job>;
         letters(filter: LetterFilter, cursor: Cursor) -> Page<DeadLetter>;
         sessions() -> Vec<SessionView>;
+        listening(scope: &Scope) -> Vec<(WorkerId, Listens)>;
         oldest_ready(scope: &Scope) -> Vec<OldestReady>;
         feed(scope: &Scope, after: u64, rows: u32) -> Feed;
         feed_end() -> u64;

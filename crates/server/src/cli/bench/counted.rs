@@ -12,7 +12,7 @@ use windlass_kernel::{
 use windlass_store::{
     Listener, Overlap, Replies, Store, StoreFuture, Write,
     read::{
-        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter,
+        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, Listens,
         OldestReady, Output, Page, Progress, Pruned, Scope, SessionView, StoredFollowUp, Verified,
     },
 };
@@ -113,6 +113,10 @@ impl Store for Counted {
 
     fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>> {
         self.store.sessions()
+    }
+
+    fn listening(&self, scope: &Scope) -> StoreFuture<'_, Vec<(WorkerId, Listens)>> {
+        self.store.listening(scope)
     }
 
     fn oldest_ready(&self, scope: &Scope) -> StoreFuture<'_, Vec<OldestReady>> {

@@ -22,7 +22,7 @@ use windlass_kernel::{
 use windlass_store::{
     Bell, ClaimMany, Error, Listener, Overlap, Replies, Reply, Store, StoreFuture, Write,
     read::{
-        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter,
+        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, Listens,
         OldestReady, Output, Page, Progress, Pruned, Scope, SessionView, StoredFollowUp, Verified,
     },
 };
@@ -212,6 +212,10 @@ impl Store for Fake {
     fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>> {
         unasked()
     }
+    fn listening(&self, _: &Scope) -> StoreFuture<'_, Vec<(WorkerId, Listens)>> {
+        unasked()
+    }
+
     fn oldest_ready(&self, _: &Scope) -> StoreFuture<'_, Vec<OldestReady>> {
         unasked()
     }

@@ -75,7 +75,7 @@ codes! {
         "The message is that of the panic. Mend the handler; a job that failed for good can be requeued or run again.";
     PAYLOAD_UNFIT, Validation, false,
         "The payload is not what the handler takes, so the handler was not run.",
-        "The message says what does not fit. Let the handler take what was sent, or requeue the dead letter with another payload.";
+        "The message says where and what kind of trouble, not what stands there. Let the handler take what was sent, or requeue the dead letter with another payload.";
     RESULT_UNFIT, Validation, false,
         "The handler succeeded, and what it gave back cannot be kept: it is no JSON, or too long.",
         "Its effects have happened. Give back less, or a reference to it, before you run the task again.";

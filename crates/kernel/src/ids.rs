@@ -113,6 +113,11 @@ impl DlqId {
     pub fn of_job(job_id: JobId) -> Self {
         Self(job_id.0)
     }
+
+    /// The job whose letter it is.
+    pub fn job_id(self) -> JobId {
+        JobId(self.0)
+    }
 }
 
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";

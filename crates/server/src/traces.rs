@@ -3,7 +3,8 @@
 //! Off unless a collector is named, and then nothing is made or measured. A span that has ended goes into a queue with
 //! a bound; nobody waits for the collector. While it is away spans are lost and counted, and it is said once.
 //!
-//! Ids of spans follow from jobs ([`TraceContext`]), so an execution has its enqueue as its parent wherever both happened.
+//! Enqueues and executions come from the engine ([`Tracer`]), which tells of every job that it makes and runs, whoever
+//! asked for it. What workers elsewhere have run is told when they report it.
 
 use std::{
     env,
@@ -27,8 +28,8 @@ use tokio::{
     task::JoinHandle,
     time::{sleep, timeout},
 };
-use windlass::{BoxFuture, Context, Failure, Middleware, Next, Outcome, TraceContext};
-use windlass_kernel::{Job, JobId, Kind, Queue, Timestamp, TraceId};
+use windlass::{SpanOf, TraceContext, Tracer};
+use windlass_kernel::Timestamp;
 
 use crate::executors::client::tls;
 
@@ -85,18 +86,13 @@ pub(crate) struct Span {
     pub(crate) at: TraceContext,
     /// What it belongs to. In another trace it is a link.
     pub(crate) parent: Option<TraceContext>,
+    /// What it comes from and does not belong to.
+    pub(crate) links: Vec<TraceContext>,
     pub(crate) began: SystemTime,
+    pub(crate) ended: SystemTime,
     pub(crate) attributes: Vec<KeyValue>,
     /// Why it did not go well.
     pub(crate) error: Option<String>,
-}
-
-/// A job that is about to be made.
-pub(crate) struct Enqueued {
-    pub(crate) job_id: JobId,
-    pub(crate) trace: TraceId,
-    pub(crate) kind: Kind,
-    pub(crate) queue: Queue,
 }
 
 impl Traces {
@@ -140,7 +136,8 @@ impl Traces {
         let Some(told) = self.told.as_ref().filter(|_| span.at.sampled) else { return };
         let parent = span.parent.filter(|parent| parent.trace == span.at.trace);
         let others = span.parent.filter(|parent| parent.trace != span.at.trace);
-        let links = others.map(|other| Link::new(context_of(&other, true), Vec::new(), 0));
+        let links = others.into_iter().chain(span.links);
+        let links = links.map(|other| Link::new(context_of(&other, true), Vec::new(), 0));
         let data = SpanData {
             span_context: context_of(&span.at, false),
             parent_span_id: parent.map_or(SpanId::INVALID, |parent| SpanId::from(parent.span)),
@@ -148,7 +145,7 @@ impl Traces {
             span_kind: span.kind,
             name: span.name.into(),
             start_time: span.began,
-            end_time: SystemTime::now().max(span.began),
+            end_time: span.ended.max(span.began),
             attributes: span.attributes,
             dropped_attributes_count: 0,
             events: SpanEvents::default(),
@@ -165,40 +162,33 @@ impl Traces {
         }
     }
 
-    /// A job was made by a call.
-    pub(crate) fn enqueued(&self, call: Option<TraceContext>, job: &Enqueued, began: SystemTime) {
-        let at = TraceContext::of_enqueue(&job.trace, job.job_id);
-        self.tell(Span {
-            name: format!("enqueue {}", job.kind),
-            kind: SpanKind::Producer,
-            at: TraceContext { sampled: call.is_none_or(|call| call.sampled), ..at },
-            parent: call,
-            began,
-            attributes: attributes("send", job.job_id, &job.kind, &job.queue),
-            error: None,
-        });
+    /// What an engine tells its spans to, if anybody listens.
+    pub(crate) fn tracer(&self) -> Option<Tracer> {
+        let traces = self.clone();
+        self.is_on().then(|| Arc::new(move |span| traces.tell_of_job(span)) as Tracer)
     }
 
-    /// A job has run, here or elsewhere.
-    pub(crate) fn executed(
-        &self,
-        job: &Job,
-        worker: &str,
-        began: SystemTime,
-        error: Option<String>,
-    ) {
-        let spec = &job.spec;
-        let mut attributes = attributes("process", job.id, &spec.kind, &spec.queue);
-        attributes.push(KeyValue::new("windlass.attempt", i64::from(job.attempt)));
-        attributes.push(KeyValue::new("windlass.worker", worker.to_owned()));
+    /// A job was made, or has run, here or elsewhere.
+    pub(crate) fn tell_of_job(&self, span: windlass::Span) {
+        let (name, mut attributes) = (span.name(), attributes(&span));
+        let kind = match span.of {
+            SpanOf::Execution { attempt, worker } => {
+                attributes.push(KeyValue::new("windlass.attempt", i64::from(attempt)));
+                attributes.push(KeyValue::new("windlass.worker", worker.to_string()));
+                SpanKind::Consumer
+            }
+            _ => SpanKind::Producer,
+        };
         self.tell(Span {
-            name: format!("execute {}", spec.kind),
-            kind: SpanKind::Consumer,
-            at: TraceContext::of_execution(job),
-            parent: Some(TraceContext::of_enqueue(&spec.trace_id, job.id)),
-            began,
+            name,
+            kind,
+            at: span.at,
+            parent: span.parent,
+            links: span.links,
+            began: system_time(span.began_at),
+            ended: system_time(span.ended_at),
             attributes,
-            error,
+            error: span.error,
         });
     }
 }
@@ -206,13 +196,14 @@ impl Traces {
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The words of OpenTelemetry for messages. Payloads are never among them.
-fn attributes(operation: &'static str, id: JobId, kind: &Kind, queue: &Queue) -> Vec<KeyValue> {
+fn attributes(span: &windlass::Span) -> Vec<KeyValue> {
+    let operation = if span.of == SpanOf::Enqueue { "send" } else { "process" };
     vec![
         KeyValue::new("messaging.system", "windlass"),
         KeyValue::new("messaging.operation.type", operation),
-        KeyValue::new("messaging.destination.name", queue.to_string()),
-        KeyValue::new("messaging.message.id", id.to_string()),
-        KeyValue::new("windlass.kind", kind.to_string()),
+        KeyValue::new("messaging.destination.name", span.queue.to_string()),
+        KeyValue::new("messaging.message.id", span.job_id.to_string()),
+        KeyValue::new("windlass.kind", span.kind.to_string()),
     ]
 }
 
@@ -223,7 +214,7 @@ fn context_of(context: &TraceContext, is_remote: bool) -> SpanContext {
 }
 
 /// The time of a row.
-pub(crate) fn system_time(at: Timestamp) -> SystemTime {
+fn system_time(at: Timestamp) -> SystemTime {
     let micros = u64::try_from(at.as_micros()).unwrap_or(0);
     SystemTime::UNIX_EPOCH + Duration::from_micros(micros)
 }
@@ -312,46 +303,5 @@ async fn tell(
                 }
             }
         }
-    }
-}
-
-/// Around each execution of a worker inside the server.
-impl Middleware for Traces {
-    fn around(&self, context: Context, next: Next) -> BoxFuture<Result<Outcome, Failure>> {
-        if !self.is_on() {
-            return next.run(context);
-        }
-        let running = Running {
-            traces: self.clone(),
-            context: context.clone(),
-            began: SystemTime::now(),
-            error: Some("it was dropped before its end".to_owned()),
-        };
-        Box::pin(async move {
-            let ended = next.run(context).await;
-            running.ended(ended.as_ref().err().map(|failure| failure.code.clone()));
-            ended
-        })
-    }
-}
-
-/// Told when it is dropped, because an execution can be.
-struct Running {
-    traces: Traces,
-    context: Context,
-    began: SystemTime,
-    error: Option<String>,
-}
-
-impl Running {
-    fn ended(mut self, error: Option<String>) {
-        self.error = error;
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let (context, error) = (&self.context, self.error.take());
-        self.traces.executed(context.job(), context.worker().as_str(), self.began, error);
     }
 }

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::Sha256;
 use tokio::{sync::watch, task::JoinHandle};
-use windlass::{Context, Engine, Error, HandlerResult, JobRequest, Outcome};
+use windlass::{Context, Engine, Error, HandlerResult, JobRequest, Outcome, TraceContext};
 use windlass_kernel::{
     Failure, JobId, MarkName, Spec, Timestamp,
     failure::{HTTP_REJECTED, HTTP_UNAVAILABLE, WEBHOOK_UNKNOWN},
@@ -70,7 +70,6 @@ impl Webhooks {
             }));
         }
         let worker = app.engine.worker().name("webhooks").queues([QUEUE]).state(deliveries);
-        let worker = worker.layer(app.traces.clone());
         let worker = worker.concurrency(16).grace(config.server.settings.grace);
         let worker = worker.handle_kind(KIND, deliver).start().await?;
         let mut tasks = vec![look_after("webhooks", worker, app.stopping.clone())];
@@ -212,17 +211,22 @@ impl Follower {
         let number = told.number;
         let spec = match told.event() {
             Some(event) => match self.spec(event.job_id).await? {
-                Some(spec) if fits(&self.webhook.events, event.to, &spec) => Some(spec),
+                Some(spec) if fits(&self.webhook.events, event.to, &spec) => {
+                    Some((event.job_id, spec))
+                }
                 // A job that is forgotten may have been a delivery.
                 Some(_) | None => return Ok(None),
             },
             None if self.webhook.events.is_empty() => None,
             None => return Ok(None),
         };
-        let document = tell(&told, self.webhook.contract, spec.as_deref());
+        let document = tell(&told, self.webhook.contract, spec.as_ref().map(|(_, spec)| &**spec));
         let request = document.map(|event| self.delivery(number, event));
         Ok(match (request, spec) {
-            (Some(request), Some(spec)) => Some(request.trace(spec.trace_id.as_str())),
+            (Some(request), Some((job_id, spec))) => {
+                let span = TraceContext::of_enqueue(&spec.trace_id, job_id);
+                Some(request.trace(spec.trace_id.as_str()).from_span(span))
+            }
             (request, _) => request,
         })
     }

@@ -116,6 +116,93 @@ fn a_worker_elsewhere_is_part_of_the_trace_and_what_is_left_is_told_at_the_end()
     assert_eq!((status.code, status.message.as_str()), (StatusCode::Error as i32, "NO_POST"));
 }
 
+/// The enqueue of this job, once it is told.
+fn enqueue_of(collector: &Receiver, id: &str) -> Span {
+    let is_it = |span: &Span| {
+        span.kind == SpanKind::Producer as i32 && format!("{:?}", span.attributes).contains(id)
+    };
+    let find = || spans(collector).into_iter().find(is_it);
+    until("an enqueue", || find().is_some());
+    let count = spans(collector).iter().filter(|span| is_it(span)).count();
+    assert_eq!(count, 1, "it is told once");
+    find().unwrap()
+}
+
+/// Lets the job that waits fail, and gives back its letter.
+fn fail(server: &Server, id: &str) -> String {
+    let claim = json!({"worker_id": "w1", "start": true});
+    let (_, claimed) = server.call("POST", "/api/v1/claims", Some(&claim));
+    let lease = &claimed["leases"][0];
+    assert_eq!(lease["job"]["job_id"], id);
+    let error = json!({"code": "GONE", "class": "permanent", "retryable": false});
+    let failed =
+        json!({"job_id": id, "epoch": lease["epoch"], "outcome": "failed", "error": error});
+    let settle = json!({"worker_id": "w1", "leases": [failed]});
+    let (_, settled) = server.call("POST", "/api/v1/leases/settle", Some(&settle));
+    settled["results"][0]["dlq_id"].as_str().unwrap_or_else(|| panic!("{settled}")).to_owned()
+}
+
+#[test]
+fn a_job_that_runs_again_stands_in_the_trace_of_the_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let collector = Receiver::start(|_| 200);
+    let config = format!("[traces]\nendpoint = \"http://{}\"\n", collector.address);
+    let server = Server::start(folder.path(), &config);
+    let first = enqueue(&server, &json!({"kind": "mail", "max_retries": 0}));
+    let letter = fail(&server, &first);
+    let path = format!("/api/v1/dlq/{letter}/requeue");
+    let (status, requeued) = server.call("POST", &path, Some(&json!({})));
+    assert_eq!(status, 201, "{requeued}");
+    let second = requeued["job"]["job_id"].as_str().unwrap().to_owned();
+    fail(&server, &second);
+    let (_, again) = server.call("POST", &format!("/api/v1/jobs/{second}/retry"), Some(&json!({})));
+    let third = again["job_id"].as_str().unwrap_or_else(|| panic!("{again}")).to_owned();
+    let [first, second, third] = [first, second, third].map(|id| enqueue_of(&collector, &id));
+    for (again, before, call) in [
+        (&second, &first, "POST /api/v1/dlq/{id}/requeue"),
+        (&third, &second, "POST /api/v1/jobs/{id}/retry"),
+    ] {
+        assert_eq!(hex(&again.trace_id), TRACE);
+        assert_eq!(again.parent_span_id, before.span_id);
+        // Whoever asked for it did so in another trace.
+        assert_eq!(again.links[0].span_id, span(&collector, call).span_id);
+    }
+}
+
+#[test]
+fn what_the_server_makes_by_itself_has_an_enqueue_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let (collector, receiver) = (Receiver::start(|_| 200), Receiver::start(|_| 204));
+    let config = format!(
+        "[traces]\nendpoint = \"http://{}\"\n[executors.http]\nallow = [\"127.0.0.1\"]\n\
+         [[webhooks]]\nname = \"orders\"\nurl = \"http://{}/hook\"\nsecret = \"a secret that two know\"\n",
+        collector.address, receiver.address
+    );
+    let server = Server::start(folder.path(), &config);
+    // A delivery stands under the enqueue of the job that it tells of.
+    let job = enqueue(&server, &json!({"kind": "mail"}));
+    let delivery = span(&collector, "enqueue windlass.webhook");
+    assert_eq!(hex(&delivery.trace_id), TRACE);
+    assert_eq!(delivery.parent_span_id, enqueue_of(&collector, &job).span_id);
+    let delivered = span(&collector, "execute windlass.webhook");
+    assert_eq!(hex(&delivered.trace_id), TRACE);
+    // A firing begins a trace; a trigger is part of the call that asked for it.
+    let schedule = json!({"name": "often", "every_ms": 1000, "job": {"kind": "tick"}});
+    let (status, put) = server.call("POST", "/api/v1/schedules", Some(&schedule));
+    assert_eq!(status, 201, "{put}");
+    let fired = span(&collector, "enqueue tick");
+    assert_eq!((fired.parent_span_id.len(), fired.links.len()), (0, 0), "{fired:?}");
+    let traced = format!("traceparent: 00-{TRACE}-{CALLER}-01\r\n");
+    let path = "/api/v1/schedules/often/trigger";
+    let (status, text) = server.call_with("POST", path, &traced, Some(&json!({})));
+    assert_eq!(status, 201, "{text}");
+    let triggered: Value = serde_json::from_str(&text).unwrap();
+    let triggered = enqueue_of(&collector, triggered["job_id"].as_str().unwrap());
+    let call = span(&collector, "POST /api/v1/schedules/{name}/trigger");
+    assert_eq!(hex(&triggered.trace_id), TRACE);
+    assert_eq!(triggered.parent_span_id, call.span_id);
+}
+
 #[test]
 fn a_collector_that_is_away_holds_nothing_up_and_is_told_of_once() {
     let folder = tempfile::tempdir().unwrap();

@@ -14,6 +14,7 @@ pub mod commit;
 pub mod crash;
 mod due;
 mod error;
+mod history_page;
 mod id_map;
 mod inbox;
 mod job_row;
@@ -41,8 +42,9 @@ pub use error::{Error, Owner};
 pub use id_map::{IdMap, IdSet};
 pub use log::spec_digest;
 use read::{
-    Cursor, Due, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output, Page,
-    Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp, Verified,
+    Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, Listens,
+    OldestReady, Output, Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp,
+    Verified,
 };
 pub use rules::RuleChange;
 pub use rusqlite;
@@ -107,8 +109,15 @@ pub trait Store: Send + Sync {
     /// The history of a job, in order.
     fn events(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Event>>;
 
-    /// The numbers that the feed gives to the events of a job, in the order of the events.
-    fn numbers(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<u64>>;
+    /// A part of that: at most so many events after the one of this number. None, if there is no such job. However long the
+    /// history is, little more than the part is read.
+    fn events_after(
+        &self,
+        scope: &Scope,
+        id: JobId,
+        after: u64,
+        limit: usize,
+    ) -> StoreFuture<'_, Option<EventsPage>>;
 
     /// Makes the chain of hashes of a job's history anew and says whether it is the one that was kept.
     fn verify(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Verified>>;
@@ -133,6 +142,9 @@ pub trait Store: Send + Sync {
 
     /// Every worker session.
     fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>>;
+
+    /// Workers that are there, and what they listen to, whether they hold anything or not.
+    fn listening(&self, scope: &Scope) -> StoreFuture<'_, Vec<(WorkerId, Listens)>>;
 
     /// For each queue the job that waits longest.
     fn oldest_ready(&self, scope: &Scope) -> StoreFuture<'_, Vec<OldestReady>>;

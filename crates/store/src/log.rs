@@ -222,12 +222,6 @@ pub(crate) fn line_at(events: &str, place: u64) -> Result<String, Error> {
     Ok(line.get().to_owned())
 }
 
-/// The numbers of the events of a job in a row whose first event has this number.
-pub(crate) fn numbers_of(events: &str, first: u64, job_id: JobId) -> Result<Vec<u64>, Error> {
-    let numbered = (first..).zip(lines(events)?);
-    Ok(numbered.filter(|(_, line)| speaks_of(line.get(), job_id)).map(|(it, _)| it).collect())
-}
-
 /// What stands in the place of a line that retention took. Event numbers are places, so one is needed.
 pub(crate) const TAKEN: &str = "null";
 
@@ -254,6 +248,12 @@ pub(crate) fn names_a_person(line: &str) -> bool {
 /// Does a line speak of this job? It does not read the whole line.
 pub(crate) fn speaks_of(line: &str, job_id: JobId) -> bool {
     line.as_bytes().get(2..28) == Some(&job_id.digits())
+}
+
+/// The number of the event among those of its job. It does not read the whole line.
+pub(crate) fn number_of(line: &str) -> Result<u64, Error> {
+    let number = line.get(30..).and_then(|rest| rest.split(',').next()?.trim().parse().ok());
+    number.ok_or_else(|| damaged("it has no number"))
 }
 
 /// The event of a line. The spec of its job stands in the job's row.

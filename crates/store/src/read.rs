@@ -236,6 +236,24 @@ pub struct Holder {
     pub worker: WorkerId,
 }
 
+/// A part of the history of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventsPage {
+    /// The events, in order.
+    pub items: Vec<PlacedEvent>,
+    /// Are there more after them?
+    pub more: bool,
+}
+
+/// An event, and where it stands in the feed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlacedEvent {
+    /// The event.
+    pub event: Event,
+    /// The number that the feed gives it.
+    pub feed_number: u64,
+}
+
 /// The job of a queue that has been ready for longest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OldestReady {

@@ -29,7 +29,7 @@ pub(crate) use self::store_clock::StoreClock;
 use self::{local::Local, open::Opened, wait::Ends};
 pub use self::{progress::Progress, wait::Ended};
 use crate::{
-    Committer, Error, Handle, Ids, JobRequest, SubmitError, clock, committer,
+    Committer, Error, Handle, Ids, JobRequest, SubmitError, TraceContext, Tracer, clock, committer,
     ids::{Random, system_random},
     tally::{Tallied, Tally},
     timers::{self, Timers},
@@ -54,6 +54,16 @@ pub struct Config {
     pub address: Option<String>,
     /// What lets us in, if the store is a server: `http://…`. Without it, `WINDLASS_TOKEN` of the environment does.
     pub token: Option<String>,
+    /// Is told of each enqueue and each execution, as a span. If the store is a server it is not: the server tells.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use windlass::{Config, Span};
+    ///
+    /// let tracer = Arc::new(|span: Span| eprintln!("{} {}", span.at, span.name()));
+    /// let config = Config { tracer: Some(tracer), ..Config::default() };
+    /// ```
+    pub tracer: Option<Tracer>,
 }
 
 impl Default for Config {
@@ -66,6 +76,7 @@ impl Default for Config {
             retention: Some(Retention::default()),
             address: None,
             token: None,
+            tracer: None,
         }
     }
 }
@@ -91,6 +102,8 @@ pub struct Engine {
     actor: Actor,
     /// The trace of new jobs that bring none.
     trace: Option<TraceId>,
+    /// The span in which it acts.
+    span: Option<TraceContext>,
 }
 
 /// What all clones share.
@@ -105,6 +118,8 @@ pub(crate) struct Inner {
     #[cfg(feature = "client")]
     pub(crate) remote: Option<Arc<crate::client::Remote>>,
     tally: Arc<Tally>,
+    /// Who is told of spans.
+    pub(crate) tracer: Option<Tracer>,
     ends: Ends,
     pub(crate) local: Local,
     pub(crate) store_clock: Arc<StoreClock>,
@@ -178,13 +193,14 @@ impl Engine {
     fn begin(opened: Opened, config: &Config) -> Self {
         let tenant = TenantId::new(Self::TENANT_DEFAULT).expect("the default name is a name");
         let (timers, store_clock) = (config.timers, Arc::default());
+        let tracer = config.tracer.clone();
         // A server has timers of its own, and says what time it is and whose things we see.
         #[cfg(feature = "client")]
-        let (tenant, timers, store_clock) = match &opened.remote {
+        let (tenant, timers, store_clock, tracer) = match &opened.remote {
             Some(remote) => {
-                (remote.tenant().cloned().unwrap_or(tenant), None, remote.store_clock())
+                (remote.tenant().cloned().unwrap_or(tenant), None, remote.store_clock(), None)
             }
-            None => (tenant, timers, store_clock),
+            None => (tenant, timers, store_clock, tracer),
         };
         let ids = Ids::new(config.clock.clone(), config.random.clone());
         let store = opened.store;
@@ -199,6 +215,7 @@ impl Engine {
             #[cfg(feature = "client")]
             remote: opened.remote,
             tally: committer.tally(),
+            tracer,
             ends: Ends::default(),
             local: Local::default(),
             store_clock,
@@ -216,7 +233,7 @@ impl Engine {
         }));
         inner.services.try_lock().expect("nobody else has it yet").extend(services);
         let actor = Actor::User(Principal::new("app").expect("it is a name"));
-        Self { inner, tenant, actor, trace: None }
+        Self { inner, tenant, actor, trace: None, span: None }
     }
 
     /// The same engine, for the jobs of this tenant.
@@ -228,6 +245,21 @@ impl Engine {
     pub fn acting_as(&self, principal: &str) -> Result<Self, Error> {
         let actor = Actor::User(Principal::new(principal)?);
         Ok(Self { actor, ..self.clone() })
+    }
+
+    /// The same engine, acting in this span: what it makes is told as part of it, and belongs to its trace unless the request
+    /// names another.
+    ///
+    /// ```
+    /// # async fn example(engine: windlass::Engine) -> Result<(), Box<dyn std::error::Error>> {
+    /// let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    /// let engine = engine.in_span(header.parse()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn in_span(&self, span: TraceContext) -> Self {
+        let trace = TraceId::new(format!("{:032x}", span.trace)).expect("it is short");
+        Self { trace: Some(trace), span: Some(span), ..self.clone() }
     }
 
     /// The store, for everything that can be read.
@@ -243,12 +275,12 @@ impl Engine {
     /// Submits a write that has an identity, such as those of workers elsewhere: if its answer is lost on the way to
     /// the store, it is sent again and answered from the record.
     pub async fn submit(&self, write: Write) -> Result<Reply, Error> {
-        Ok(self.inner.submit_known(write).await?)
+        Ok(self.inner.submit_caused(write, self.span).await?)
     }
 
     /// The same for many, in this order, with few transactions. Each has its own answer.
     pub async fn submit_all(&self, writes: &[Write]) -> Vec<Result<Reply, Error>> {
-        let replies = self.inner.submit_many_known(writes).await;
+        let replies = self.inner.submit_many_caused(writes, |_| self.span).await;
         replies.into_iter().map(|reply| reply.map_err(Error::from)).collect()
     }
 
@@ -288,8 +320,10 @@ impl Engine {
     /// Enqueues a job. When it answers, the job is durable. If the store's answer is lost on the way, the same job is
     /// sent again: it is there once.
     pub async fn enqueue(&self, request: impl Into<JobRequest>) -> Result<Enqueued, Error> {
-        let (id, op) = self.new_op(request.into())?;
-        enqueued(id, self.inner.submit_known(self.write(op)).await)
+        let request = request.into();
+        let span = request.span.or(self.span);
+        let (id, op) = self.new_op(request)?;
+        enqueued(id, self.inner.submit_caused(self.write(op), span).await)
     }
 
     /// Enqueues many jobs with few transactions. Each has its own answer: one that is refused does not
@@ -298,14 +332,18 @@ impl Engine {
         &self,
         requests: impl IntoIterator<Item = R>,
     ) -> Vec<Result<Enqueued, Error>> {
-        let (mut ids, mut writes) = (Vec::new(), Vec::new());
+        let (mut ids, mut writes, mut spans) = (Vec::new(), Vec::new(), Vec::new());
         for request in requests {
-            ids.push(self.new_op(request.into()).map(|(id, op)| {
+            let request = request.into();
+            let span = request.span.or(self.span);
+            ids.push(self.new_op(request).map(|(id, op)| {
                 writes.push(self.write(op));
+                spans.push(span);
                 id
             }));
         }
-        let mut replies = self.inner.submit_many_known(&writes).await.into_iter();
+        let replies = self.inner.submit_many_caused(&writes, |place| spans[place]).await;
+        let mut replies = replies.into_iter();
         let mut reply = || replies.next().unwrap_or(Err(SubmitError::Closed));
         ids.into_iter().map(|id| enqueued(id?, reply())).collect()
     }
@@ -407,14 +445,14 @@ impl Engine {
     pub async fn rerun(&self, id: JobId) -> Result<Enqueued, Error> {
         let new_job_id = self.inner.ids.job_id();
         let op = Rerun { job_id: id, new_job_id, by: self.by() };
-        enqueued(NewId::Made(new_job_id), self.inner.submit_known(self.write(op)).await)
+        enqueued(NewId::Made(new_job_id), self.send(op).await)
     }
 
     /// Lets a new job take over from a dead letter.
     pub async fn requeue(&self, letter: DlqId) -> Result<Enqueued, Error> {
         let new_job_id = self.inner.ids.job_id();
         let op = Requeue { dlq_id: letter, new_job_id, payload: None, by: self.by() };
-        enqueued(NewId::Made(new_job_id), self.inner.submit_known(self.write(op)).await)
+        enqueued(NewId::Made(new_job_id), self.send(op).await)
     }
 
     /// Ends the timers and the Committer, after all that was accepted is written. Workers are to be shut down
@@ -445,17 +483,23 @@ impl Engine {
     }
 
     /// The same engine, for the handler of a job: it acts for the tenant of the job, in the name of the worker, and
-    /// what it enqueues belongs to the trace of the job.
+    /// what it enqueues belongs to the trace of the job and is part of this execution.
     pub(crate) fn of_handler(&self, job: &Job, worker: &WorkerId) -> Self {
         let (tenant, trace) = (job.spec.tenant.clone(), Some(job.spec.trace_id.clone()));
-        Self { tenant, trace, actor: Actor::Worker(worker.clone()), inner: self.inner.clone() }
+        let span = self.inner.tracer.as_ref().map(|_| TraceContext::of_execution(job));
+        let actor = Actor::Worker(worker.clone());
+        Self { tenant, trace, span, actor, inner: self.inner.clone() }
     }
 
     async fn act(&self, op: impl Into<Op>) -> Result<Answer, Error> {
-        match self.inner.submit_known(self.write(op)).await? {
+        match self.send(op).await? {
             Reply::Answer(answer) => Ok(answer),
             _ => unreachable!("an op is answered by an answer"),
         }
+    }
+
+    async fn send(&self, op: impl Into<Op>) -> Result<Reply, SubmitError> {
+        self.inner.submit_caused(self.write(op), self.span).await
     }
 
     fn write(&self, op: impl Into<Op>) -> Write {

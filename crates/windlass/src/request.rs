@@ -10,7 +10,7 @@ use windlass_kernel::{
     ops::{Idempotency, NewJob, NewTask},
 };
 
-use crate::Error;
+use crate::{Error, TraceContext};
 
 /// A type whose values are the payloads of one kind of job.
 ///
@@ -83,6 +83,7 @@ pub struct JobRequest {
     due: Option<Due>,
     scope: Option<IdempotencyScope>,
     pub(crate) id: Option<JobId>,
+    pub(crate) span: Option<TraceContext>,
 }
 
 /// When a job is to run.
@@ -106,7 +107,7 @@ impl JobRequest {
     }
 
     fn empty() -> Self {
-        Self { new: Err(Error::Closed), due: None, scope: None, id: None }
+        Self { new: Err(Error::Closed), due: None, scope: None, id: None, span: None }
     }
 
     /// Where it waits; `default`, if nothing is said.
@@ -256,6 +257,12 @@ impl JobRequest {
             new.trace_id = Some(TraceId::new(trace_id)?);
             Ok(())
         })
+    }
+
+    /// The span that it comes from, for a caller that [`Engine::in_span`](crate::Engine::in_span) does not suit because its
+    /// requests come from several. The trace of the job is another word: see [`trace`](Self::trace).
+    pub fn from_span(self, span: TraceContext) -> Self {
+        Self { span: Some(span), ..self }
     }
 
     /// The job that is its parent: it is cancelled with it, and can wait for its end.

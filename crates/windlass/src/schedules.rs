@@ -273,7 +273,7 @@ impl Schedules {
     async fn act(&self, name: ScheduleName, action: Action) -> Result<Scheduled, Error> {
         let (tenant, by) = (self.engine.tenant_id().clone(), self.engine.by());
         let write = Write::Schedule(ScheduleOp { tenant, name, action, by });
-        match self.engine.inner().submit_known(write).await? {
+        match self.engine.submit(write).await? {
             Reply::Scheduled(told) => Ok(*told),
             _ => unreachable!("an op on a schedule is answered by what it did"),
         }

@@ -20,6 +20,7 @@ mod renew;
 mod report;
 mod run;
 mod signal;
+mod unfit;
 
 pub(crate) use self::executions::Executions;
 pub use self::{

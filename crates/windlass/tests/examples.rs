@@ -125,6 +125,23 @@ nightly@2026-03-30T00:30:00Z: queued";
     check("schedules", expected);
 }
 
+/// Ids differ each time: what is said of them is who is part of whom.
+#[test]
+fn traces() {
+    let said = run("traces", &[]);
+    let of = |name: &str| -> [String; 2] {
+        let line = said.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        let line = line.unwrap_or_else(|| panic!("{name}\n{said}"));
+        let (id, parent) = line.split_once(" is part of ").unwrap();
+        [id, parent].map(str::to_owned)
+    };
+    let line = ["enqueue order", "execute order", "enqueue mail", "execute mail"].map(of);
+    assert_eq!(line[0][1], "00f067aa0ba902b7");
+    for pair in line.windows(2) {
+        assert_eq!(pair[1][1], pair[0][0], "{said}");
+    }
+}
+
 /// It needs a server: `server/tests/client` runs the same program on one.
 #[test]
 fn remote() {

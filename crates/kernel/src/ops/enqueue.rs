@@ -220,11 +220,16 @@ impl Enqueue {
         }
     }
 
+    /// The trace of the job: its own, or that of the request, or a new one.
+    pub fn trace_id(&self) -> TraceId {
+        let given = self.new.trace_id.as_ref().or(self.by.trace_id.as_ref());
+        given.cloned().unwrap_or_else(|| TraceId::for_run(self.job_id, self.random))
+    }
+
     /// What it asks for, with everything that was left out filled in.
     fn spec(&self, now: Timestamp) -> Spec {
         let new = &self.new;
         let task_id = new.task.as_ref().map(|task| task.task_id.clone());
-        let trace_id = new.trace_id.clone().or_else(|| self.by.trace_id.clone());
         Spec {
             tenant: self.tenant.clone(),
             task_given: task_id.is_some(),
@@ -248,7 +253,7 @@ impl Enqueue {
             limit_key: new.limit_key.clone(),
             unique_key: new.unique_key.clone(),
             tags: new.tags.clone(),
-            trace_id: trace_id.unwrap_or_else(|| TraceId::for_run(self.job_id, self.random)),
+            trace_id: self.trace_id(),
             parent: new.parent,
             origin: Origin::Enqueued,
             created_at: now,

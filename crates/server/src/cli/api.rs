@@ -16,7 +16,7 @@ use hyper::service::Service as _;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use tokio::sync::watch;
-use windlass::{Config, Engine, Error, Worker};
+use windlass::{Config, Engine, Error, Tracer, Worker};
 use windlass_kernel::{Principal, TenantId, token::Role};
 use windlass_store::{self as store, read::Scope};
 
@@ -351,9 +351,9 @@ impl ApiArgs {
 
     /// An engine for a worker, and where it is: on the server that is named, on the one that has the store open, or on the
     /// store itself.
-    pub(crate) async fn engine(&self) -> Result<(Engine, String), Trouble> {
+    pub(crate) async fn engine(&self, tracer: Option<Tracer>) -> Result<(Engine, String), Trouble> {
         let mut place = self.server.clone().unwrap_or_else(|| self.store.store.clone());
-        let config = Config { token: self.token.clone(), ..Config::default() };
+        let config = Config { token: self.token.clone(), tracer, ..Config::default() };
         let mut opened = Engine::open_with(&place, &config).await;
         if let Err(Error::Store(error)) = &opened
             && let store::Error::InUse { owner } = &**error

@@ -52,14 +52,15 @@ impl Serving {
         let tls = tls.transpose().map_err(|error| Trouble::usage(error.to_string()))?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         let url = format!("{scheme}://{address}");
-        let config = Config { address: Some(url.clone()), ..Config::default() };
+        let (traces, teller) = Traces::open(&setup.traces).map_err(Trouble::usage)?;
+        let (address, tracer) = (Some(url.clone()), traces.tracer());
+        let config = Config { address, tracer, ..Config::default() };
         let engine = Engine::open_with(&server.store, &config).await;
         let engine = engine.map_err(|error| match error {
             Error::Store(error) => Trouble::of_store(&error),
             other => Trouble::usage(format!("{other:?}")),
         })?;
         let (stop, stopping) = watch::channel(false);
-        let (traces, teller) = Traces::open(&setup.traces).map_err(Trouble::usage)?;
         let app = Arc::new(App::new(engine, server.settings.clone(), traces, stopping));
         let (workers, onlookers, closing) = (Vec::new(), Vec::new(), watch::channel(false).0);
         Ok(Self { app, url, stop, workers, onlookers, closing, setup, listener, tls, teller })
@@ -77,15 +78,13 @@ impl Serving {
     pub(crate) async fn run(self) -> Result<(), Trouble> {
         let Self { app, setup, listener, tls, teller, stop, workers, onlookers, closing, .. } =
             self;
-        let traces = app.traces.clone();
         let (engine, stopping) = (app.engine.clone(), stop.subscribe());
         let failed = |error: Error| Trouble::failed(exit::chain(&error));
         let worker = engine.worker().name("server").queues([http::OPERATION_QUEUE]).concurrency(4);
-        let worker = worker.layer(traces.clone());
         let worker = worker.handle_kind(http::OPERATION_KIND, http::carry_out).start().await;
         let worker = worker.map_err(failed)?;
         let grace = setup.server.settings.grace;
-        let built_in = BuiltIn::start(&engine, &setup.executors, grace, &stopping, &traces).await;
+        let built_in = BuiltIn::start(&engine, &setup.executors, grace, &stopping).await;
         let built_in = built_in.map_err(failed)?;
         let webhooks = Webhooks::start(&app, &setup).await.map_err(failed)?;
         http::serve(app, listener, tls, stopping).await;
@@ -95,10 +94,10 @@ impl Serving {
         all(workers).await;
         closing.send_replace(true);
         all(onlookers).await;
+        engine.close().await;
         if let Some(teller) = teller {
             teller.finish().await;
         }
-        engine.close().await;
         Ok(())
     }
 }

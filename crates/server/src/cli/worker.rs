@@ -57,10 +57,10 @@ async fn work(command: &Worker, view: &View) -> Result<(), Trouble> {
             "Set enabled = true in [executors.http] or [executors.command] of the config file.",
         ));
     }
-    let (engine, place) = command.api.engine().await?;
-    let (stop, stopping) = watch::channel(false);
     let (traces, teller) = Traces::open(&setup.traces).map_err(Trouble::usage)?;
-    let started = BuiltIn::start(&engine, &executors, command.grace, &stopping, &traces).await;
+    let (engine, place) = command.api.engine(traces.tracer()).await?;
+    let (stop, stopping) = watch::channel(false);
+    let started = BuiltIn::start(&engine, &executors, command.grace, &stopping).await;
     let built_in = started.map_err(|error| Trouble::failed(exit::chain(&error)))?;
     print(&format!("windlass works for {place}: {}\n", listens.join("; ")));
     let mut ended = Box::pin(built_in.ended());
@@ -73,10 +73,10 @@ async fn work(command: &Worker, view: &View) -> Result<(), Trouble> {
         stop.send_replace(true);
         ended.await;
     }
+    engine.close().await;
     if let Some(teller) = teller {
         teller.finish().await;
     }
-    engine.close().await;
     match is_asked {
         true => Ok(()),
         false => Err(Trouble::unreachable(format!("the workers have ended: {place} let them go"))

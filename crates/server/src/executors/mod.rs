@@ -18,7 +18,7 @@ use windlass::{Engine, Error, Worker};
 
 pub(crate) use self::http::retry_after;
 use self::{client::Outward, command::Commands, guard::Guard, http::Http, process::Processes};
-use crate::{config::Executors, traces::Traces};
+use crate::config::Executors;
 
 /// The built-in executors of a server that runs.
 #[derive(Debug)]
@@ -34,7 +34,6 @@ impl BuiltIn {
         config: &Executors,
         grace: Duration,
         stopping: &watch::Receiver<bool>,
-        traces: &Traces,
     ) -> Result<Self, Error> {
         let mut workers = Vec::new();
         if config.http.enabled {
@@ -44,7 +43,6 @@ impl BuiltIn {
             let state = Arc::new(Http { outward, config: http.clone() });
             let worker = engine.worker().name("http").queues(&http.queues).state(state);
             let worker = worker.concurrency(http.concurrency).grace(grace);
-            let worker = worker.layer(traces.clone());
             let worker = worker.handle_kind(http::KIND, http::run).start().await?;
             workers.push(look_after("http", worker, stopping.clone()));
         }
@@ -55,7 +53,6 @@ impl BuiltIn {
             let state = Arc::new(Commands { allow, processes, grace });
             let worker = engine.worker().name("command").queues(&command.queues).state(state);
             let worker = worker.concurrency(command.concurrency).grace(grace);
-            let worker = worker.layer(traces.clone());
             let worker = worker.handle_kind(command::KIND, command::run).start().await?;
             workers.push(look_after("command", worker, stopping.clone()));
         }

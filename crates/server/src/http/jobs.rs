@@ -1,15 +1,12 @@
 //! Jobs: make them, look at them, act on them.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use windlass::{
-    Error,
-    why::{Reason, Why},
-};
+use windlass::Error;
 use windlass_kernel::{
     IdempotencyKey, IdempotencyScope, Job, JobId, Kind, LimitKey, Op, Payload, Queue, Refusal,
     RetryPolicy, State, Tag, TaskId, TenantId, Timestamp, TraceId, UniqueKey,
@@ -19,7 +16,7 @@ use windlass_kernel::{
 };
 use windlass_store::{
     Reply, Write,
-    read::{Cursor, JobFilter},
+    read::{Cursor, EventsPage, JobFilter, PlacedEvent},
 };
 
 use super::{
@@ -27,10 +24,8 @@ use super::{
     contract::{self, Json},
     document::{EventDocument, FailureDocument, JobDocument, List, raw},
     problem::Problem,
-    queues::shown_rule,
     route::{Answer, Call, read_entry},
 };
-use crate::traces::Enqueued;
 
 /// A job that is asked for. What is left out is as usual; a field that we do not know is refused.
 #[derive(Deserialize, JsonSchema)]
@@ -199,16 +194,12 @@ pub(crate) async fn create(
     let tenant = call.caller.tenant().map_err(|_| Refusal::invalid("tenant", NO_TENANT))?;
     let op = enqueue_op(call, tenant, given, new);
     let wanted = op.job_id;
-    let (telling, began) = (told(call, &op), SystemTime::now());
     let write = Write::Op { tenant: tenant.clone(), op: op.into() };
     let Reply::Answer(answer) = call.engine().submit(write).await? else {
         unreachable!("an op is answered by an answer")
     };
     let job = call.engine().store().job(call.scope(), answer.job_id).await?;
     let hit = is_hit(&answer, wanted, given.is_some());
-    if let Some(telling) = telling.filter(|_| !hit) {
-        call.app.traces.enqueued(call.span, &telling, began);
-    }
     Ok((hit, job.ok_or(Error::NoJob(answer.job_id))?))
 }
 
@@ -218,16 +209,6 @@ const NO_TENANT: &str = "is needed: a token for every tenant makes nothing new";
 /// twice by us.
 fn is_hit(answer: &windlass_kernel::Answer, wanted: JobId, is_given: bool) -> bool {
     answer.job_id != wanted || (is_given && answer.recorded)
-}
-
-/// What is told of an enqueue, if anybody listens.
-fn told(call: &Call, op: &Enqueue) -> Option<Enqueued> {
-    call.app.traces.is_on().then(|| Enqueued {
-        job_id: op.job_id,
-        trace: op.new.trace_id.clone().unwrap_or_else(|| call.trace.clone()),
-        kind: op.new.kind.clone(),
-        queue: op.new.queue.clone(),
-    })
 }
 
 fn enqueue_op(call: &Call, tenant: &TenantId, given: Option<JobId>, new: NewJob) -> Enqueue {
@@ -324,30 +305,23 @@ pub(crate) async fn enqueue_batch(call: Call) -> Result<Answer, Problem> {
             Ok((given, mut new)) => {
                 new.trace_id.get_or_insert_with(|| call.trace.clone());
                 let op = enqueue_op(&call, &tenant, given, new);
-                places.push((place, op.job_id, given.is_some(), told(&call, &op)));
+                places.push((place, op.job_id, given.is_some()));
                 writes.push(Write::Op { tenant: tenant.clone(), op: op.into() });
                 results.push(OpResult::default());
             }
             Err(problem) => results.push(OpResult::problem(None, &problem)),
         }
     }
-    let began = SystemTime::now();
     let replies = call.engine().submit_all(&writes).await;
-    for ((place, wanted, is_given, telling), reply) in places.into_iter().zip(replies) {
+    for ((place, wanted, is_given), reply) in places.into_iter().zip(replies) {
         results[place] = match reply {
-            Ok(Reply::Answer(answer)) => {
-                let hit = is_hit(&answer, wanted, is_given);
-                if let Some(telling) = telling.filter(|_| !hit) {
-                    call.app.traces.enqueued(call.span, &telling, began);
-                }
-                OpResult {
-                    job_id: Some(answer.job_id),
-                    ok: true,
-                    idempotent_hit: Some(hit),
-                    state: Some(answer.state),
-                    ..OpResult::default()
-                }
-            }
+            Ok(Reply::Answer(answer)) => OpResult {
+                job_id: Some(answer.job_id),
+                ok: true,
+                idempotent_hit: Some(is_hit(&answer, wanted, is_given)),
+                state: Some(answer.state),
+                ..OpResult::default()
+            },
             Ok(_) => unreachable!("an op is answered by an answer"),
             Err(error) => {
                 let problem = call.app.hide(Problem::from(error), call.scope()).await;
@@ -435,25 +409,18 @@ pub(crate) async fn events(call: Call) -> Result<Answer, Problem> {
     let contract = call.query.contract()?;
     let id = call.job_id()?;
     let job = call.app.job(&call, id).await?;
-    let store = call.engine().store();
-    let events = store.events(call.scope(), id).await?;
-    // An event of a contract has one name, here and in the feed.
-    let numbers = match contract {
-        Some(_) => store.numbers(call.scope(), id).await?,
-        None => Vec::new(),
-    };
     let after = call.query.number("after", u64::MAX)?.unwrap_or(0);
     let limit = call.query.number("limit", 1_000)?.unwrap_or(1_000);
     let limit = usize::try_from(limit).expect("it is bounded");
-    let mut left = events.into_iter().filter(|event| event.number > after).peekable();
-    let (mut items, mut last): (Vec<Json>, _) = (Vec::new(), after);
-    for event in left.by_ref().take(limit.max(1)) {
-        last = event.number;
-        let place = usize::try_from(last.saturating_sub(1)).unwrap_or(usize::MAX);
-        let position = numbers.get(place).copied().unwrap_or(last);
-        items.extend(contract::event(contract, event, &job.spec, position));
-    }
-    let next = left.peek().map(|_| last.to_string());
+    let store = call.engine().store();
+    let page = store.events_after(call.scope(), id, after, limit.max(1)).await?;
+    let EventsPage { items, more } = page.ok_or_else(|| Problem::not_found("job").of_job(id))?;
+    let next = items.last().filter(|_| more).map(|last| last.event.number.to_string());
+    // An event of a contract has one name, here and in the feed.
+    let told = |PlacedEvent { event, feed_number }: PlacedEvent| {
+        contract::event(contract, event, &job.spec, feed_number)
+    };
+    let items: Vec<Json> = items.into_iter().filter_map(told).collect();
     Ok(Answer::ok(&List { items, next }))
 }
 
@@ -496,29 +463,6 @@ pub(crate) async fn attempts(call: Call) -> Result<Answer, Problem> {
         stats: attempt.stats.and_then(|stats| raw(stats.as_str().to_owned())),
     });
     Ok(Answer::ok(&List { items: items.collect(), next: None }))
-}
-
-/// Why a job is not running.
-#[derive(Serialize)]
-struct WhyDocument {
-    #[serde(flatten)]
-    why: Why,
-    text: String,
-}
-
-/// `GET /api/v1/jobs/{id}/why`
-pub(crate) async fn why(call: Call) -> Result<Answer, Problem> {
-    let id = call.job_id()?;
-    call.app.job(&call, id).await?;
-    let standing = call.engine().store().standing(call.scope(), id).await?;
-    let mut why = Why::of(&standing.ok_or_else(|| Problem::not_found("job").of_job(id))?);
-    for reason in &mut why.reasons {
-        if let Reason::Rule { blocked, holders, .. } = reason {
-            blocked.rule = shown_rule(&call, &blocked.rule)?;
-            holders.iter_mut().for_each(|holder| holder.rule = blocked.rule.clone());
-        }
-    }
-    Ok(Answer::ok(&WhyDocument { text: why.to_string(), why }))
 }
 
 /// How a job is to be cancelled.

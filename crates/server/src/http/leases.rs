@@ -3,12 +3,12 @@
 //! Every entry names its job and its epoch, and is judged by itself: one that is refused does not concern its
 //! neighbours.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::value::RawValue;
-use windlass::Error;
+use windlass::{Error, Span};
 use windlass_kernel::{
     Actor, By, Class, Epoch, Failure, Job, JobId, Op, Payload, Refusal, TenantId, Timestamp,
     WorkerId,
@@ -24,7 +24,6 @@ use super::{
     problem::Problem,
     route::{Answer, Call, read_entry},
 };
-use crate::traces::system_time;
 
 /// Leases that something is to happen to.
 #[derive(Deserialize, JsonSchema)]
@@ -354,8 +353,10 @@ async fn carry_out_all(
     let replies = call.engine().submit_all(&writes).await;
     for ((place, job_id, running), reply) in places.into_iter().zip(replies) {
         if let (Some(running), Ok(_)) = (running, &reply) {
-            let Running { job, worker, began, error } = running;
-            call.app.traces.executed(&job, &worker, began, error);
+            let Running { job, worker, began_at, error } = running;
+            let ended_at = call.engine().ids().now();
+            let span = Span::of_execution(&job, worker, began_at, ended_at, error);
+            call.app.traces.tell_of_job(span);
         }
         results[place] = result(call, job_id, reply);
     }
@@ -365,8 +366,8 @@ async fn carry_out_all(
 /// An execution elsewhere that is about to end.
 struct Running {
     job: Job,
-    worker: String,
-    began: SystemTime,
+    worker: WorkerId,
+    began_at: Timestamp,
     error: Option<String>,
 }
 
@@ -377,12 +378,13 @@ async fn running(call: &Call, op: &Op) -> Option<Running> {
         return None;
     }
     let job = call.engine().store().job(call.scope(), settle.job_id).await.ok()??;
-    let began = system_time(job.execution_started_at.filter(|_| job.epoch == settle.epoch)?);
+    let began_at = job.execution_started_at.filter(|_| job.epoch == settle.epoch)?;
+    let worker = job.lease.as_ref()?.worker.clone();
     let error = match &settle.outcome {
         Outcome::Failed(failure) => Some(failure.code.clone()),
         Outcome::Succeeded { .. } | Outcome::Partial { .. } | Outcome::Cancelled { .. } => None,
     };
-    Some(Running { job, worker: settle.by.actor.to_string(), began, error })
+    Some(Running { job, worker, began_at, error })
 }
 
 fn result(call: &Call, job_id: Option<JobId>, reply: Result<Reply, Error>) -> OpResult {

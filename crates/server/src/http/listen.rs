@@ -24,6 +24,7 @@ use super::{
     route::{HEAD_BYTES_MAX, HEADERS_MAX, handle, no_method, no_route},
     routes::ROUTES,
     tls::Tls,
+    worded::Worded,
 };
 
 /// Every route, as it is called.
@@ -152,18 +153,19 @@ impl Connection {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Self { app, router, watcher, _place } = self;
-        let (stream, service) = (TokioIo::new(stream), TowerToHyperService::new(router));
+        let service = TowerToHyperService::new(router);
         let timer = TokioTimer::new();
         if is_http2 {
             let mut http = http2::Builder::new(TokioExecutor::new());
             http.timer(timer).max_concurrent_streams(250).max_header_list_size(HEADER_LIST_MAX);
             http.keep_alive_interval(Duration::from_secs(20));
-            let talking = watcher.watch(http.serve_connection(stream, service));
+            let talking = watcher.watch(http.serve_connection(TokioIo::new(stream), service));
             return Box::pin(to_end(talking, _place));
         }
         let mut http = http1::Builder::new();
         http.timer(timer).header_read_timeout(app.settings.header_timeout);
         http.max_buf_size(2 * HEAD_BYTES_MAX).max_headers(2 * HEADERS_MAX);
+        let stream = TokioIo::new(Worded::new(stream, app));
         let talking = watcher.watch(http.serve_connection(stream, service));
         Box::pin(to_end(talking, _place))
     }

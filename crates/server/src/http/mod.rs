@@ -44,6 +44,8 @@ mod tasks;
 mod tls;
 mod tokens;
 mod verify;
+mod why;
+mod worded;
 
 pub(crate) use self::{
     alerts::{Alert, Thresholds},

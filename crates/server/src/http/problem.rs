@@ -104,7 +104,7 @@ codes! {
         "Send less at once, or raise the bound in the config of the server.";
     head_too_large, REQUEST_HEADER_FIELDS_TOO_LARGE, "HEAD_TOO_LARGE", Validation, false,
         "The address and the headers are larger than they may be.",
-        "Send fewer or shorter headers: 100 of them, and 32 KB in all, are the most.";
+        "Send fewer or shorter headers: 100 of them, and 32 KB in all, are the most. Over HTTP/2 this can be a bare 431, with no document.";
     too_slow, REQUEST_TIMEOUT, "TOO_SLOW", Transient, true,
         "The body did not come in time.",
         "Send it again over a better line.";

@@ -5,12 +5,17 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use windlass_kernel::{
-    Actor, Queue, Refusal, Rule, RuleName, Says, Scope as RuleScope, TenantId, Timestamp, WorkerId,
+    Actor, Kind, Queue, Refusal, Rule, RuleName, Says, Scope as RuleScope, TenantId, Timestamp,
+    WorkerId,
     rule::{DropRule, PutRule, RuleOp},
 };
-use windlass_store::{Reply, Write, read::Scope};
+use windlass_store::{
+    Reply, Write,
+    read::{Listens, Scope, SessionView},
+};
 
 use super::{
+    bulk::RESERVED,
     document::List,
     problem::Problem,
     route::{Answer, Call},
@@ -253,13 +258,19 @@ pub(crate) async fn resume(call: Call) -> Result<Answer, Problem> {
 pub(crate) struct WorkerDocument {
     /// Its name, as its events have it.
     worker_id: String,
-    /// When the last of its leases runs out.
-    #[schemars(with = "String")]
-    leased_until: Timestamp,
+    /// When the last of its leases runs out; none, if it never had one.
+    #[schemars(with = "Option<String>")]
+    leased_until: Option<Timestamp>,
     /// How often it kept its leases.
     renewals: u64,
     /// How many jobs it holds.
     held: u64,
+    /// The queues that it listens to; none, if it is not there any more.
+    #[schemars(with = "Vec<String>")]
+    queues: Vec<Queue>,
+    /// The kinds that it runs; all, if none is named.
+    #[schemars(with = "Vec<String>")]
+    kinds: Vec<Kind>,
 }
 
 /// Workers that come over HTTP have the name of their tenant before their own, unless it is the usual one.
@@ -281,15 +292,37 @@ pub(crate) async fn workers(call: Call) -> Result<Answer, Problem> {
     Ok(Answer::ok(&List { items: read_workers(&call).await?, next: None }))
 }
 
-/// The workers that the caller may see.
+/// The workers that the caller may see: those that hold something or did, and those that only wait. What the server does
+/// for itself is left out while it has nothing to do.
 pub(crate) async fn read_workers(call: &Call) -> Result<Vec<WorkerDocument>, Problem> {
-    let sessions = call.engine().store().sessions().await?;
-    let mine = sessions.into_iter().filter(|session| is_worker_of(call.scope(), &session.worker));
-    let items = mine.map(|session| WorkerDocument {
-        worker_id: session.worker.to_string(),
-        leased_until: session.lapses_at,
-        renewals: session.renewals,
-        held: session.held,
-    });
-    Ok(items.collect())
+    let store = call.engine().store();
+    let mut workers = BTreeMap::new();
+    for session in store.sessions().await? {
+        let SessionView { worker, lapses_at, renewals, held } = session;
+        let document = WorkerDocument {
+            worker_id: worker.to_string(),
+            leased_until: Some(lapses_at),
+            renewals,
+            held,
+            queues: Vec::new(),
+            kinds: Vec::new(),
+        };
+        workers.insert(worker, document);
+    }
+    for (worker, Listens { queues, kinds, .. }) in store.listening(call.scope()).await? {
+        let is_our_own = |queue: &Queue| queue.as_str().starts_with(RESERVED);
+        match workers.get_mut(&worker) {
+            Some(known) => (known.queues, known.kinds) = (queues, kinds),
+            None if queues.iter().all(is_our_own) => {}
+            None => {
+                let (worker_id, leased_until) = (worker.to_string(), None);
+                let (renewals, held) = (0, 0);
+                let document =
+                    WorkerDocument { worker_id, leased_until, renewals, held, queues, kinds };
+                workers.insert(worker, document);
+            }
+        }
+    }
+    let mine = workers.into_iter().filter(|(worker, _)| is_worker_of(call.scope(), worker));
+    Ok(mine.map(|(_, document)| document).collect())
 }

@@ -17,7 +17,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use schemars::{Schema, SchemaGenerator};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
-use windlass::{BoxFuture, Engine, TraceContext};
+use windlass::{BoxFuture, Engine};
 use windlass_kernel::{By, JobId, Refusal, TraceId};
 use windlass_store::read::Scope;
 
@@ -60,8 +60,8 @@ pub(crate) struct Call {
     pub(crate) trace: TraceId,
     /// Did the caller bring the trace?
     pub(crate) trace_given: bool,
-    /// The span of this call, if spans are told.
-    pub(crate) span: Option<TraceContext>,
+    /// The engine in the span of this call, if spans are told.
+    pub(crate) in_span: Option<Engine>,
     /// What the route asks of its caller.
     pub(crate) access: Access,
     pub(crate) headers: HeaderMap,
@@ -98,7 +98,7 @@ impl Answer {
 impl Call {
     /// The engine.
     pub(crate) fn engine(&self) -> &Engine {
-        &self.app.engine
+        self.in_span.as_ref().unwrap_or(&self.app.engine)
     }
 
     /// What a path's name stands for.
@@ -209,8 +209,8 @@ pub(crate) async fn handle(
     let admitted = admitted(app.clone(), route, params, (trace.clone(), trace_given), request);
     let answer = match Box::pin(admitted).await {
         Ok(call) => {
-            let span = span.as_ref().map(CallSpan::at);
-            answer(&app, route, Call { span, ..call }).await
+            let in_span = span.as_ref().map(|span| span.engine(&app));
+            answer(&app, route, Call { in_span, ..call }).await
         }
         Err(problem) => Err(problem),
     };
@@ -286,11 +286,12 @@ async fn admitted(
         _ => read(&app, &parts.headers, body).await?,
     };
     let (headers, access) = (kept(&parts.headers), route.access);
-    Ok(Call { app, caller, trace, trace_given, span: None, access, headers, params, query, body })
+    let in_span = None;
+    Ok(Call { app, caller, trace, trace_given, in_span, access, headers, params, query, body })
 }
 
 /// The most headers of a request, and bytes of them and its address. The HTTP library takes twice as much, so that most
-/// of what is too much is answered by us: it has no words for it.
+/// of what is too much is answered with its numbers; beyond that `worded.rs` answers.
 pub(crate) const HEADERS_MAX: usize = 100;
 pub(crate) const HEAD_BYTES_MAX: usize = 32 * 1024;
 

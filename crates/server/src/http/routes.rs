@@ -8,7 +8,7 @@ use super::{
     query::Param,
     queues, ready,
     route::{Answer, Call, Route},
-    runs, schedules, tasks, tokens, verify,
+    runs, schedules, tasks, tokens, verify, why,
 };
 
 macro_rules! param {
@@ -94,7 +94,7 @@ pub(crate) static ROUTES: &[Route] = &[
         "Whether the history of a job is the one that was written, by its chain of hashes.",
         query NO_QUERY, body None, answers [200 verify::VerifiedDocument], verify::verify),
     route!("GET" "/api/v1/jobs/{id}/why", Read, "jobs", "Why the job is not running.",
-        query NO_QUERY, body None, answers [200 serde_json::Value], jobs::why),
+        query NO_QUERY, body None, answers [200 why::WhyDocument], why::why),
     route!("POST" "/api/v1/jobs/{id}/cancel", Operate, "jobs", "Ask a job to stop, or stop it.",
         query CONTRACT, body body!(jobs::CancelBody),
         answers [200 super::document::JobDocument], jobs::cancel),
@@ -213,7 +213,7 @@ pub(crate) static ROUTES: &[Route] = &[
     route!("GET" "/api/v1/schedules/{name}/preview", Read, "schedules",
         "The next slots, in its zone and in UTC.",
         query param!["limit": "How many; 10, if nothing is said."], body None,
-        answers [200 serde_json::Value], schedules::next_slots),
+        answers [200 super::document::List<schedules::SlotDocument>], schedules::next_slots),
     route!("GET" "/api/v1/schedules/{name}/history", Read, "schedules",
         "What was noted about it, newest first: fired, skipped and why.",
         query PAGE, body None,

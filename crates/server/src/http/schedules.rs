@@ -297,12 +297,32 @@ pub(crate) async fn backfill(call: Call) -> Result<Answer, Problem> {
     Ok(Answer::ok(&Backfilled { made, known, goes_on_from: told.goes_on_from }))
 }
 
+/// A slot that will come.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct SlotDocument {
+    /// Its time, in UTC.
+    #[schemars(with = "String")]
+    at: Timestamp,
+    /// What the clock of the schedule shows then, with its offset and its zone.
+    local: String,
+    /// When it is fired, if all goes well: its time and its jitter.
+    #[schemars(with = "String")]
+    fires_at: Timestamp,
+}
+
+impl From<PreviewSlot> for SlotDocument {
+    fn from(PreviewSlot { at, local, fires_at }: PreviewSlot) -> Self {
+        Self { at, local, fires_at }
+    }
+}
+
 /// `GET /api/v1/schedules/{name}/preview`
 pub(crate) async fn next_slots(call: Call) -> Result<Answer, Problem> {
     let count = call.query.number("limit", PreviewSlot::MAX as u64)?.unwrap_or(10);
     let count = usize::try_from(count).expect("it is bounded");
     let Schedule { tenant, name, spec, .. } = schedule(&call).await?;
-    let items = preview(&tenant, &name, &spec, call.engine().now(), count)?;
+    let slots = preview(&tenant, &name, &spec, call.engine().now(), count)?;
+    let items = slots.into_iter().map(SlotDocument::from).collect();
     Ok(Answer::ok(&List { items, next: None }))
 }
 

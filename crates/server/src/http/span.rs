@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use axum::http::{HeaderMap, StatusCode};
 use opentelemetry::{KeyValue, trace::SpanKind};
-use windlass::TraceContext;
+use windlass::{Engine, TraceContext};
 use windlass_kernel::TraceId;
 
 use super::{app::App, route::Route};
@@ -32,9 +32,9 @@ impl CallSpan {
         Some(Self { at, parent, began: SystemTime::now() })
     }
 
-    /// Where the call stands in its trace.
-    pub(crate) fn at(&self) -> TraceContext {
-        self.at
+    /// The engine, for what is done in this call.
+    pub(crate) fn engine(&self, app: &App) -> Engine {
+        app.engine.in_span(self.at)
     }
 
     /// It is answered. A stream has only begun.
@@ -45,7 +45,9 @@ impl CallSpan {
             kind: SpanKind::Server,
             at: self.at,
             parent: self.parent,
+            links: Vec::new(),
             began: self.began,
+            ended: SystemTime::now(),
             attributes: vec![
                 KeyValue::new("http.request.method", route.method),
                 KeyValue::new("http.route", route.path),

@@ -99,8 +99,12 @@ fn fill(server: &Server) -> Vec<(&'static str, String)> {
     });
     let (status, answer) = server.call("POST", "/api/v1/schedules", Some(&schedule));
     assert_eq!(status, 201, "{answer}");
-    let rule = json!({"match": {"queue": "nobody"}, "limit": 3});
-    let _ = server.call("PUT", "/api/v1/rules/few", Some(&rule));
+    let concurrency = json!({"concurrency": {"max": 3, "each": "together"}});
+    for (name, says) in [("few", concurrency), ("night", json!("pause"))] {
+        let rule = json!({"scope": {"queue": "nobody"}, "says": says, "reason": "it is quiet"});
+        let (status, answer) = server.call("PUT", &format!("/api/v1/rules/{name}"), Some(&rule));
+        assert_eq!(status, 200, "{answer}");
+    }
     vec![("JOB", job), ("LETTER", letter), ("OTHER", other), ("WAITING", waiting)]
 }
 

@@ -13,9 +13,13 @@ fn one_picture_shows_queues_workers_rates_and_alerts() {
     shell.quiet("windlass job add report --queue office --at 2126-01-02T03:04:05Z");
     shell.run("windlass top --once");
     shell.about("It is served, and a job runs.");
-    let config = "[executors.http]\nqueues = [\"elsewhere\"]";
+    // Its own worker has a name that differs from run to run.
+    let config = "[executors.http]\nenabled = false";
     let server = crate::serving::Server::start(shell.folder(), config);
     let claim = serde_json::json!({"worker_id": "ann-1", "start": true, "max": 1});
+    assert_eq!(server.call("POST", "/api/v1/claims", Some(&claim)).0, 200);
+    // One that only waits is seen, too.
+    let claim = serde_json::json!({"worker_id": "bob-1", "queues": ["letters"]});
     assert_eq!(server.call("POST", "/api/v1/claims", Some(&claim)).0, 200);
     shell.run("windlass top --once");
     shell.about("A narrow terminal.");

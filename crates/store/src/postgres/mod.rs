@@ -80,8 +80,9 @@ use crate::{
     Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
     news::Sooner,
     read::{
-        Cursor, Due, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output,
-        Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp, Verified,
+        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, Listens,
+        OldestReady, Output, Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp,
+        Verified,
     },
 };
 
@@ -316,12 +317,18 @@ impl Store for Postgres {
         })
     }
 
-    fn numbers(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<u64>> {
+    fn events_after(
+        &self,
+        scope: &Scope,
+        id: JobId,
+        after: u64,
+        limit: usize,
+    ) -> StoreFuture<'_, Option<EventsPage>> {
         let scope = scope.clone();
         self.ask(move |inner| async move {
             inner
-                .read_of(id, Vec::is_empty, async move |it| {
-                    read::read_numbers(it, &scope, id).await
+                .read_of(id, Option::is_none, async move |it| {
+                    read::read_events_after(it, &scope, id, after, limit).await
                 })
                 .await
         })
@@ -384,6 +391,18 @@ impl Store for Postgres {
     fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>> {
         self.ask(move |inner| async move {
             inner.with_client(async move |client| read::read_sessions(client).await).await
+        })
+    }
+
+    fn listening(&self, scope: &Scope) -> StoreFuture<'_, Vec<(WorkerId, Listens)>> {
+        let scope = scope.clone();
+        self.ask(move |inner| async move {
+            let clock = inner.clock.as_ref().map(|clock| clock());
+            let class = inner.presence_class();
+            let look = async |client: &ClientWrapper| {
+                standing::read_workers(client, &scope, clock, class).await
+            };
+            inner.with_client(look).await
         })
     }
 

@@ -19,10 +19,12 @@ use super::{
     types::{Time, Uuid, signed},
 };
 use crate::{
-    Error, log,
+    Error,
+    history_page::PageSearch,
+    log,
     read::{
-        Cursor, Feed, FeedEvent, JobFilter, LetterFilter, OldestReady, Output, Page, Position,
-        Progress, Scope, SessionView, StoredFollowUp,
+        Cursor, EventsPage, Feed, FeedEvent, JobFilter, LetterFilter, OldestReady, Output, Page,
+        Position, Progress, Scope, SessionView, StoredFollowUp,
     },
 };
 
@@ -110,27 +112,36 @@ fn add_events(
     Ok(())
 }
 
-const FEED_ROWS: &str = "
-    SELECT feed.first, log.events FROM log JOIN feed ON feed.seq = log.seq
-    WHERE log.seq = ANY(ARRAY(SELECT seq FROM job_log WHERE id = $1) || $2::bigint[])
-    ORDER BY feed.first";
+const LOG_IDS: &str = "SELECT seq FROM job_log WHERE id = $1";
+const LOG_AND_FEED: &str = "
+    SELECT log.seq, log.at, feed.first, log.events FROM log JOIN feed ON feed.seq = log.seq
+    WHERE log.seq = ANY($1::bigint[])";
 
-/// The numbers of a job's events: the place of each line in its log row, after the number that the feed gives the row.
-pub(super) async fn read_numbers(
+/// A part of the history of a job.
+pub(super) async fn read_events_after(
     client: &ClientWrapper,
     scope: &Scope,
     id: JobId,
-) -> PgResult<Vec<u64>> {
+    after: u64,
+    limit: usize,
+) -> PgResult<Option<EventsPage>> {
     let found = read_job(client, scope, id).await?;
-    let Some(Loaded { place, .. }) = found else { return Ok(Vec::new()) };
-    let inline: Vec<i64> = place.history.log_ids().map(signed).collect();
-    let ask = Ask::new(FEED_ROWS).with(Uuid(id.as_u128())).with(inline);
-    let mut numbers = Vec::new();
-    for row in run_one(client, ask).await? {
-        let found = log::numbers_of(row.try_get(1)?, number(&row, 0)?, id);
-        numbers.extend(found.map_err(Failure::Known)?);
+    let Some(Loaded { job, place }) = found else { return Ok(None) };
+    let mut rows: Vec<u64> = place.history.log_ids().collect();
+    for row in run_one(client, Ask::new(LOG_IDS).with(Uuid(id.as_u128()))).await? {
+        rows.push(number(&row, 0)?);
     }
-    Ok(numbers)
+    let mut search = PageSearch::new(id, job.version, rows, after, limit);
+    loop {
+        let next: Vec<i64> = search.next().into_iter().map(signed).collect();
+        if next.is_empty() {
+            return search.finish(&job.spec).map(Some).map_err(Failure::Known);
+        }
+        for row in run_one(client, Ask::new(LOG_AND_FEED).with(next)).await? {
+            let (seq, at, first) = (number(&row, 0)?, time_of(&row, 1)?, number(&row, 2)?);
+            search.add(seq, at, first, row.try_get(3)?).map_err(Failure::Known)?;
+        }
+    }
 }
 
 const OUTPUTS: &str = "

@@ -49,31 +49,37 @@ impl Look {
     async fn read_standing(&self, client: &ClientWrapper) -> PgResult<Option<Standing>> {
         let found = read_job(client, &self.scope, self.id).await?;
         let Some(Loaded { job, place }) = found else { return Ok(None) };
-        let moment = run_one(client, Ask::new(MOMENT)).await?;
-        let now = match self.clock {
-            Some(clock) => clock,
-            None => time_of(&moment[0], 0)?,
-        };
-        let now = time_or_none(&moment[0], 1)?.map_or(now, |last| now.max(last));
+        let now = read_now(client, self.clock).await?;
         let book = load_book(client).await?;
         let held = read_held(client).await?;
         let before = read_before(client, &job).await?;
-        let listening = self.read_listening(client, now).await?;
+        let listening = read_listening(client, self.presence_class, now).await?;
         let seen = Seen { lane: place.lane, book, held, before, listening, job };
         Ok(Some(seen.standing(&self.scope, now)))
     }
+}
 
-    /// Workers that said a short while ago what they listen to, and those that a process which lives vouches for.
-    async fn read_listening(
-        &self,
-        client: &ClientWrapper,
-        now: Timestamp,
-    ) -> PgResult<Vec<(WorkerId, Listens)>> {
-        let class = i64::from(self.presence_class.cast_unsigned());
-        let from = now.minus(Standing::LISTENS_FOR);
-        let rows = run_one(client, Ask::new(LISTENING).with(Time(from)).with(class)).await?;
-        rows.iter().map(|row| Ok((text_of(row, 0)?, json_of(row, 1)?))).collect()
-    }
+/// What time it is, by the clock that is given or else by the server's.
+async fn read_now(client: &ClientWrapper, clock: Option<Timestamp>) -> PgResult<Timestamp> {
+    let moment = run_one(client, Ask::new(MOMENT)).await?;
+    let now = match clock {
+        Some(clock) => clock,
+        None => time_of(&moment[0], 0)?,
+    };
+    Ok(time_or_none(&moment[0], 1)?.map_or(now, |last| now.max(last)))
+}
+
+/// The workers that are there, as far as the scope may see them.
+pub(super) async fn read_workers(
+    client: &ClientWrapper,
+    scope: &Scope,
+    clock: Option<Timestamp>,
+    presence_class: i32,
+) -> PgResult<Vec<(WorkerId, Listens)>> {
+    let now = read_now(client, clock).await?;
+    let mut listening = read_listening(client, presence_class, now).await?;
+    listening.retain(|(_, listens)| listens.is_seen_by(scope));
+    Ok(listening)
 }
 
 /// Served by the index `jobs_leased`.
@@ -126,3 +132,15 @@ const LISTENING: &str = "
                 AND classid = $2::bigint::oid AND objid = sessions.id::bigint::oid)
         ELSE listened_at > $1 END
     ORDER BY id";
+
+/// Workers that said a short while ago what they listen to, and those that a process which lives vouches for.
+async fn read_listening(
+    client: &ClientWrapper,
+    presence_class: i32,
+    now: Timestamp,
+) -> PgResult<Vec<(WorkerId, Listens)>> {
+    let class = i64::from(presence_class.cast_unsigned());
+    let from = now.minus(Standing::LISTENS_FOR);
+    let rows = run_one(client, Ask::new(LISTENING).with(Time(from)).with(class)).await?;
+    rows.iter().map(|row| Ok((text_of(row, 0)?, json_of(row, 1)?))).collect()
+}

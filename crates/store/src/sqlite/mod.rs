@@ -79,8 +79,9 @@ use crate::{
     Bell, Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
     news::{News, Sooner},
     read::{
-        Cursor, Due, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output,
-        Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp, Verified,
+        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, Listens,
+        OldestReady, Output, Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp,
+        Verified,
     },
 };
 
@@ -255,9 +256,16 @@ impl Store for Sqlite {
         Box::pin(self.read_of(id, Vec::is_empty, move |it| read::read_events(it, &scope, id)))
     }
 
-    fn numbers(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<u64>> {
+    fn events_after(
+        &self,
+        scope: &Scope,
+        id: JobId,
+        after: u64,
+        limit: usize,
+    ) -> StoreFuture<'_, Option<EventsPage>> {
         let scope = scope.clone();
-        Box::pin(self.read_of(id, Vec::is_empty, move |it| read::read_numbers(it, &scope, id)))
+        let read = move |it: &Connection| read::read_events_after(it, &scope, id, after, limit);
+        Box::pin(self.read_of(id, Option::is_none, read))
     }
 
     fn verify(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Verified>> {
@@ -303,6 +311,18 @@ impl Store for Sqlite {
 
     fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>> {
         Box::pin(self.readers.read(move |snapshot| Ok(Ok(read::read_sessions(snapshot)?))))
+    }
+
+    fn listening(&self, scope: &Scope) -> StoreFuture<'_, Vec<(WorkerId, Listens)>> {
+        let scope = scope.clone();
+        Box::pin(async move {
+            let now = self.now.get();
+            let read = move |it: &Connection| Ok(Ok(standing::read_listening(it, now)?));
+            let (mut listening, vouched) = self.readers.read(read).await?;
+            listening.extend(self.those_there(vouched));
+            listening.retain(|(_, listens)| listens.is_seen_by(&scope));
+            Ok(listening)
+        })
     }
 
     fn oldest_ready(&self, scope: &Scope) -> StoreFuture<'_, Vec<OldestReady>> {

@@ -65,9 +65,17 @@ impl Sqlite {
         mut standing: Standing,
         vouched: Vec<(WorkerId, Listens)>,
     ) -> Standing {
-        let mine = self.presence.workers();
-        standing.listening.extend(vouched.into_iter().filter(|(worker, _)| mine.contains(worker)));
+        standing.listening.extend(self.those_there(vouched));
         standing
+    }
+
+    /// Those of them that this process vouches for.
+    pub(super) fn those_there(
+        &self,
+        vouched: Vec<(WorkerId, Listens)>,
+    ) -> impl Iterator<Item = (WorkerId, Listens)> {
+        let mine = self.presence.workers();
+        vouched.into_iter().filter(move |(worker, _)| mine.contains(worker))
     }
 }
 

@@ -10,14 +10,16 @@ use windlass_kernel::{
 
 use super::{
     SqlResult,
-    load::{self, Loaded, TaskName, job_columns, text_of, time_of, u128_of},
+    load::{self, Loaded, Place, TaskName, job_columns, text_of, time_of, u128_of},
     names::Stored,
 };
 use crate::{
-    Error, log,
+    Error,
+    history_page::PageSearch,
+    log,
     read::{
-        Cursor, Feed, FeedEvent, JobFilter, LetterFilter, OldestReady, Output, Page, Position,
-        Progress, Scope, SessionView, StoredFollowUp,
+        Cursor, EventsPage, Feed, FeedEvent, JobFilter, LetterFilter, OldestReady, Output, Page,
+        Position, Progress, Scope, SessionView, StoredFollowUp,
     },
 };
 
@@ -74,14 +76,9 @@ pub(super) fn read_events(
     let Some(Loaded { job, place }) = read_job(connection, scope, id)? else {
         return Ok(Ok(Vec::new()));
     };
-    let mut ids: Vec<u64> = connection
-        .prepare_cached(LOG_IDS)?
-        .query_map([place.seq], |row| row.get(0))?
-        .collect::<SqlResult<_>>()?;
-    ids.extend(place.history.log_ids());
     let mut events = Vec::new();
     let mut by_id = connection.prepare_cached(LOG_ROW)?;
-    for log_id in ids {
+    for log_id in log_ids(connection, &place)? {
         let row = |row: &rusqlite::Row<'_>| Ok((time_of(row, 0)?, row.get::<_, String>(1)?));
         let (at, text) = by_id.query_row([log_id], row)?;
         if let Err(error) = add_events(&text, at, id, &job.spec, &mut events) {
@@ -104,30 +101,41 @@ fn add_events(
     Ok(())
 }
 
-/// The numbers of a job's events: the place of each line in its log row, after the number of the row.
-pub(super) fn read_numbers(
+/// A part of the history of a job. The number of a log row is that of its first event in the feed.
+pub(super) fn read_events_after(
     connection: &Connection,
     scope: &Scope,
     id: JobId,
-) -> SqlResult<Result<Vec<u64>, Error>> {
-    let Some(Loaded { place, .. }) = read_job(connection, scope, id)? else {
-        return Ok(Ok(Vec::new()));
+    after: u64,
+    limit: usize,
+) -> SqlResult<Result<Option<EventsPage>, Error>> {
+    let Some(Loaded { job, place }) = read_job(connection, scope, id)? else {
+        return Ok(Ok(None));
     };
-    let mut ids: Vec<u64> = connection
-        .prepare_cached(LOG_IDS)?
-        .query_map([place.seq], |row| row.get(0))?
-        .collect::<SqlResult<_>>()?;
-    ids.extend(place.history.log_ids());
-    let mut numbers = Vec::new();
+    let mut search = PageSearch::new(id, job.version, log_ids(connection, &place)?, after, limit);
     let mut by_id = connection.prepare_cached(LOG_ROW)?;
-    for log_id in ids {
-        let text: String = by_id.query_row([log_id], |row| row.get(1))?;
-        match log::numbers_of(&text, log_id, id) {
-            Ok(found) => numbers.extend(found),
-            Err(error) => return Ok(Err(error)),
+    loop {
+        let next = search.next();
+        if next.is_empty() {
+            return Ok(search.finish(&job.spec).map(Some));
+        }
+        for log_id in next {
+            let row = |row: &rusqlite::Row<'_>| Ok((time_of(row, 0)?, row.get::<_, String>(1)?));
+            let (at, text) = by_id.query_row([log_id], row)?;
+            if let Err(error) = search.add(log_id, at, log_id, &text) {
+                return Ok(Err(error));
+            }
         }
     }
-    Ok(Ok(numbers))
+}
+
+/// The log rows that speak of a job, oldest first.
+fn log_ids(connection: &Connection, place: &Place) -> SqlResult<Vec<u64>> {
+    let mut older = connection.prepare_cached(LOG_IDS)?;
+    let mut ids: Vec<u64> =
+        older.query_map([place.seq], |row| row.get(0))?.collect::<SqlResult<_>>()?;
+    ids.extend(place.history.log_ids());
+    Ok(ids)
 }
 
 const OUTPUTS: &str =

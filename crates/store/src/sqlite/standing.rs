@@ -72,10 +72,13 @@ const LISTENING: &str = "
     SELECT worker, listens, listened_at, vouched FROM sessions
     WHERE listens IS NOT NULL AND (vouched = 1 OR listened_at > ?1) ORDER BY id";
 
-type Listening = Vec<(WorkerId, Listens)>;
+pub(super) type Listening = Vec<(WorkerId, Listens)>;
 
 /// Workers that said a short while ago what they listen to, and those that a process vouches for.
-fn read_listening(connection: &Connection, now: Timestamp) -> SqlResult<(Listening, Listening)> {
+pub(super) fn read_listening(
+    connection: &Connection,
+    now: Timestamp,
+) -> SqlResult<(Listening, Listening)> {
     let from = now.minus(Standing::LISTENS_FOR).as_micros();
     let mut statement = connection.prepare_cached(LISTENING)?;
     let mut rows = statement.query([from])?;

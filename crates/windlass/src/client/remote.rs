@@ -17,8 +17,9 @@ use windlass_kernel::{
 use windlass_store::{
     Bell, Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
     read::{
-        Cursor, Due, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output,
-        Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp, Verified,
+        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, Listens,
+        OldestReady, Output, Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp,
+        Verified,
     },
 };
 
@@ -229,7 +230,13 @@ impl Store for Remote {
         })
     }
 
-    fn numbers(&self, _scope: &Scope, _id: JobId) -> StoreFuture<'_, Vec<u64>> {
+    fn events_after(
+        &self,
+        _scope: &Scope,
+        _id: JobId,
+        _after: u64,
+        _limit: usize,
+    ) -> StoreFuture<'_, Option<EventsPage>> {
         Box::pin(async { self.not_here("the numbers of a job's events in the feed") })
     }
 
@@ -310,8 +317,12 @@ impl Store for Remote {
     fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>> {
         Box::pin(async {
             let list: List<WorkerDocument> = self.list(&["workers"], &[]).await?;
-            fit(list.items.into_iter().map(WorkerDocument::into_view).collect())
+            fit(list.items.into_iter().filter_map(WorkerDocument::into_view).collect())
         })
+    }
+
+    fn listening(&self, _scope: &Scope) -> StoreFuture<'_, Vec<(WorkerId, Listens)>> {
+        Box::pin(async { self.not_here("what workers listen to") })
     }
 
     fn oldest_ready(&self, _scope: &Scope) -> StoreFuture<'_, Vec<OldestReady>> {

@@ -651,15 +651,17 @@ pub(super) struct QueueDocument {
 #[derive(Deserialize)]
 pub(super) struct WorkerDocument {
     worker_id: String,
-    leased_until: Timestamp,
+    leased_until: Option<Timestamp>,
     renewals: u64,
     held: u64,
 }
 
 impl WorkerDocument {
-    pub(super) fn into_view(self) -> Result<read::SessionView, Refusal> {
+    /// The session of the worker; none, if it never had a lease.
+    pub(super) fn into_view(self) -> Option<Result<read::SessionView, Refusal>> {
         let Self { worker_id, leased_until, renewals, held } = self;
-        let worker = worker(&worker_id)?;
-        Ok(read::SessionView { worker, lapses_at: leased_until, renewals, held })
+        let lapses_at = leased_until?;
+        let view = |worker| read::SessionView { worker, lapses_at, renewals, held };
+        Some(worker(&worker_id).map(view))
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use windlass_store::{Error, Reply, Write};
 
 use super::Inner;
-use crate::SubmitError;
+use crate::{SubmitError, TraceContext};
 
 /// How often a write whose answer was lost is sent again, and how long in between.
 const SEND_AGAIN: usize = 5;
@@ -27,10 +27,28 @@ impl Inner {
     /// Submits a write that has an identity: if the answer is lost, it is sent again and answered from the
     /// record. Until it is, nobody knows whether it was written, whatever a store says that was away meanwhile.
     pub(crate) async fn submit_known(&self, write: Write) -> Answered {
-        let lost = self.submit(write.clone()).await;
-        if !is_lost(&lost) {
-            return lost;
+        self.submit_caused(write, None).await
+    }
+
+    /// The same for a write of which a job may come, and which this span has caused.
+    pub(crate) async fn submit_caused(
+        &self,
+        write: Write,
+        cause: Option<TraceContext>,
+    ) -> Answered {
+        let enqueuing = self.enqueuing();
+        let first = self.submit(write.clone()).await;
+        let sent_twice = is_lost(&first);
+        let answer = if sent_twice { self.submit_again(&write, first).await } else { first };
+        if let Some(enqueuing) = enqueuing {
+            let answers = [(&write, &answer, cause)].into_iter();
+            Box::pin(self.tell_of_made(enqueuing, answers, sent_twice)).await;
         }
+        answer
+    }
+
+    /// Sends a write again whose answer is lost.
+    async fn submit_again(&self, write: &Write, lost: Answered) -> Answered {
         for _ in 0..SEND_AGAIN {
             tokio::time::sleep(SEND_AGAIN_AFTER).await;
             let answer = self.submit(write.clone()).await;
@@ -49,8 +67,30 @@ impl Inner {
     }
 
     /// Submits writes that have identities, in this order. Those whose answers are lost, and no others, are sent again.
-    pub(crate) async fn submit_many_known(&self, writes: &[Write]) -> Vec<Answered> {
-        let mut answers = self.submit_many(writes.to_vec()).await;
+    /// `cause` knows by its place which span has caused a write.
+    pub(crate) async fn submit_many_caused(
+        &self,
+        writes: &[Write],
+        cause: impl Fn(usize) -> Option<TraceContext> + Send,
+    ) -> Vec<Answered> {
+        let enqueuing = self.enqueuing();
+        let first = self.submit_many(writes.to_vec()).await;
+        let sent_twice = first.iter().any(is_lost);
+        let answers = if sent_twice { self.submit_many_again(writes, first).await } else { first };
+        if let Some(enqueuing) = enqueuing {
+            let answers = writes.iter().zip(&answers).enumerate();
+            let answers = answers.map(|(place, (write, answer))| (write, answer, cause(place)));
+            Box::pin(self.tell_of_made(enqueuing, answers, sent_twice)).await;
+        }
+        answers
+    }
+
+    /// Sends those again whose answers are lost.
+    async fn submit_many_again(
+        &self,
+        writes: &[Write],
+        mut answers: Vec<Answered>,
+    ) -> Vec<Answered> {
         for _ in 0..SEND_AGAIN {
             let lost = answers.iter().enumerate().filter(|(_, answer)| is_lost(answer));
             let lost: Vec<usize> = lost.map(|(place, _)| place).collect();

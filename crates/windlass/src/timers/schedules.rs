@@ -13,5 +13,11 @@ pub(super) async fn fire(engine: &Inner, due: Vec<DueSchedule>) {
         Write::Schedule(ScheduleOp { tenant, name, action, by })
     };
     // A refusal means that somebody else was faster. What could not be written is found by the next look.
-    let _ = engine.submit_many(due.into_iter().map(write).collect()).await;
+    let writes: Vec<Write> = due.into_iter().map(write).collect();
+    let enqueuing = engine.enqueuing();
+    let replies = engine.submit_many(writes.clone()).await;
+    if let Some(enqueuing) = enqueuing {
+        let answers = writes.iter().zip(&replies).map(|(write, reply)| (write, reply, None));
+        engine.tell_of_made(enqueuing, answers, false).await;
+    }
 }

@@ -24,6 +24,7 @@ use super::{
     run::Shared,
     signal::{Signal, Signals},
 };
+use crate::span::Executing;
 
 /// How long a handler whose lease is lost may go on, so that it can see it.
 const LOST_GRACE: Duration = Duration::from_millis(100);
@@ -70,16 +71,28 @@ async fn run(
     told: &Signals,
 ) -> Option<Result<Outcome, Failure>> {
     let Granted { job, payload } = granted;
-    let engine = shared.engine_of(&job);
+    let (engine, span) =
+        (shared.engine_of(&job), Executing::begin(shared.inner(), &job, &shared.worker));
     let handler = shared.handlers.get(&job.spec.kind).cloned();
     let handler = handler.expect("only kinds that have a handler are claimed");
     let context = Context::new(job, engine, shared.worker.clone(), shared.lease, told.clone());
     let next = Next::new(shared.layers.clone(), handler, payload.into());
     let mut handling = pin!(caught(async move { next.run(context).await }));
-    tokio::select! {
+    let ended = tokio::select! {
         biased;
-        ended = &mut handling => Some(ended),
-        () = given_up(told) => None,
+        ended = &mut handling => ended,
+        () = given_up(told) => return None,
+    };
+    if let Some(span) = span {
+        span.ended(failure_of(&ended));
+    }
+    Some(ended)
+}
+
+fn failure_of(ended: &Result<Outcome, Failure>) -> Option<&Failure> {
+    match ended {
+        Ok(Outcome(Kind::Unfit(failure))) | Err(failure) => Some(failure),
+        Ok(_) => None,
     }
 }
 

@@ -9,6 +9,7 @@ use super::{
     BoxFuture,
     context::Context,
     outcome::{BoxError, IntoOutcome, Outcome, failure_of},
+    unfit::unfit,
 };
 
 /// An async function that runs jobs of one kind.
@@ -94,7 +95,8 @@ where
     Arc::new(move |payload, context| match serde_json::from_str(payload) {
         Ok(payload) => Box::pin(handler.call(payload, context, &state)),
         Err(error) => {
-            let message = format!("the payload is not what the handler takes: {error}");
+            let why = unfit(payload, &error);
+            let message = format!("the payload is not what the handler takes: {why}");
             let failure = Failure::own(PAYLOAD_UNFIT, &message);
             Box::pin(async move { Err(failure) })
         }

@@ -117,10 +117,15 @@ async fn a_snooze_uses_up_no_retry() -> HandlerResult {
 async fn a_payload_that_does_not_fit_is_a_dead_letter_at_once() -> HandlerResult {
     let engine = testing::engine()?;
     let worker = engine.worker().handle(act).start().await?;
-    let id = engine.enqueue(windlass::JobRequest::raw(Do::KIND, r#"{"Jump": 3}"#)).await?.id;
+    let payload = r#"{"SleepMs": "a secret"}"#;
+    let id = engine.enqueue(windlass::JobRequest::raw(Do::KIND, payload)).await?.id;
     let ended = engine.wait(id).await?;
     assert_eq!((ended.job.state, ended.job.attempt), (State::Failed, 1));
-    assert_eq!(ended.job.error.unwrap().code, "PAYLOAD_UNFIT");
+    let error = ended.job.error.unwrap();
+    assert_eq!(error.code, "PAYLOAD_UNFIT");
+    // Where and what kind, but nothing of what stands there: a message is read by many.
+    let why = "$.SleepMs (line 1, column 22): string, expected u64";
+    assert_eq!(error.message, format!("the payload is not what the handler takes: {why}"));
     worker.shutdown().await?;
     Ok(())
 }

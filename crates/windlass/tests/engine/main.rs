@@ -24,6 +24,7 @@ mod rules;
 mod runs;
 mod schedules;
 mod shutdown;
+mod spans;
 mod stores;
 mod tasks;
 mod timers;

@@ -17,8 +17,8 @@ use windlass_kernel::{
 use windlass_store::{
     Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
     read::{
-        Cursor, Due, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output,
-        Page, Progress, Pruned, Scope, SessionView, StoredFollowUp, Verified,
+        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, Listens,
+        OldestReady, Output, Page, Progress, Pruned, Scope, SessionView, StoredFollowUp, Verified,
     },
     sqlite::Sqlite,
 };
@@ -117,7 +117,7 @@ impl Store for Line {
         outputs(scope: &Scope, id: JobId) -> Vec<Output>;
         progress(scope: &Scope, id: JobId) -> Option<Progress>;
         events(scope: &Scope, id: JobId) -> Vec<Event>;
-        numbers(scope: &Scope, id: JobId) -> Vec<u64>;
+        events_after(scope: &Scope, id: JobId, after: u64, limit: usize) -> Option<EventsPage>;
         verify(scope: &Scope, id: JobId) -> Option<Verified>;
         attempts(scope: &Scope, id: JobId) -> Vec<Attempt>;
         letter(scope: &Scope, id: DlqId) -> Option<DeadLetter>;
@@ -126,6 +126,7 @@ impl Store for Line {
         jobs(filter: JobFilter, cursor: Cursor) -> Page<Job>;
         letters(filter: LetterFilter, cursor: Cursor) -> Page<DeadLetter>;
         sessions() -> Vec<SessionView>;
+        listening(scope: &Scope) -> Vec<(WorkerId, Listens)>;
         oldest_ready(scope: &Scope) -> Vec<OldestReady>;
         feed(scope: &Scope, after: u64, rows: u32) -> Feed;
         feed_end() -> u64;

@@ -12,8 +12,8 @@ use windlass_kernel::{
 use windlass_store::{
     Listener, Overlap, Replies, Store, StoreFuture, Write,
     read::{
-        Cursor, Due, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output,
-        Page, Progress, Pruned, Scope, SessionView, StoredFollowUp, Verified,
+        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, Listens,
+        OldestReady, Output, Page, Progress, Pruned, Scope, SessionView, StoredFollowUp, Verified,
     },
 };
 
@@ -73,8 +73,14 @@ impl Store for Counted {
         self.store.events(scope, id)
     }
 
-    fn numbers(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<u64>> {
-        self.store.numbers(scope, id)
+    fn events_after(
+        &self,
+        scope: &Scope,
+        id: JobId,
+        after: u64,
+        limit: usize,
+    ) -> StoreFuture<'_, Option<EventsPage>> {
+        self.store.events_after(scope, id, after, limit)
     }
 
     fn verify(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Verified>> {
@@ -107,6 +113,10 @@ impl Store for Counted {
 
     fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>> {
         self.store.sessions()
+    }
+
+    fn listening(&self, scope: &Scope) -> StoreFuture<'_, Vec<(WorkerId, Listens)>> {
+        self.store.listening(scope)
     }
 
     fn oldest_ready(&self, scope: &Scope) -> StoreFuture<'_, Vec<OldestReady>> {

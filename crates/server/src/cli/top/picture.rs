@@ -48,8 +48,9 @@ pub(super) struct Queue {
 #[derive(Deserialize)]
 pub(super) struct Worker {
     worker_id: String,
-    leased_until: Timestamp,
+    leased_until: Option<Timestamp>,
     held: u64,
+    queues: Vec<String>,
 }
 
 #[derive(Clone, Default, Deserialize)]
@@ -188,11 +189,13 @@ fn queues(overview: &Overview, rates: &Rates, view: &View) -> Table {
 const LATELY: Duration = Duration::from_secs(60);
 
 fn workers(overview: &Overview) -> Table {
-    let mut table = Table::new("No worker holds a job, or did a minute ago.")
+    let mut table = Table::new("No worker waits for jobs, or held one a minute ago.")
         .column("WORKER", Room::Shorten(12))
         .number("HOLDS", Room::Needed);
-    let is_there =
-        |worker: &&Worker| worker.held > 0 || overview.now.since(worker.leased_until) < LATELY;
+    let is_there = |worker: &&Worker| {
+        let held_lately = worker.leased_until.is_some_and(|at| overview.now.since(at) < LATELY);
+        worker.held > 0 || held_lately || !worker.queues.is_empty()
+    };
     for worker in overview.workers.iter().filter(is_there) {
         table.row([worker.worker_id.as_str().into(), grouped(worker.held).into()]);
     }

@@ -22,8 +22,8 @@ use windlass_kernel::{
 use windlass_store::{
     Bell, ClaimMany, Error, Listener, Overlap, Replies, Reply, Store, StoreFuture, Write,
     read::{
-        Cursor, Due, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, OldestReady, Output,
-        Page, Progress, Pruned, Scope, SessionView, StoredFollowUp, Verified,
+        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, Listens,
+        OldestReady, Output, Page, Progress, Pruned, Scope, SessionView, StoredFollowUp, Verified,
     },
 };
 
@@ -179,7 +179,13 @@ impl Store for Fake {
     fn events(&self, _: &Scope, _: JobId) -> StoreFuture<'_, Vec<Event>> {
         unasked()
     }
-    fn numbers(&self, _: &Scope, _: JobId) -> StoreFuture<'_, Vec<u64>> {
+    fn events_after(
+        &self,
+        _: &Scope,
+        _: JobId,
+        _: u64,
+        _: usize,
+    ) -> StoreFuture<'_, Option<EventsPage>> {
         unasked()
     }
     fn verify(&self, _: &Scope, _: JobId) -> StoreFuture<'_, Option<Verified>> {
@@ -206,6 +212,10 @@ impl Store for Fake {
     fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>> {
         unasked()
     }
+    fn listening(&self, _: &Scope) -> StoreFuture<'_, Vec<(WorkerId, Listens)>> {
+        unasked()
+    }
+
     fn oldest_ready(&self, _: &Scope) -> StoreFuture<'_, Vec<OldestReady>> {
         unasked()
     }

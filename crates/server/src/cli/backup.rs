@@ -7,9 +7,11 @@ use serde::Serialize;
 use windlass_store::sqlite::{self, BackupOptions};
 
 use super::{
-    Output, output,
+    output,
     progress::{self, size},
+    prose::wrapped,
     store::{self, StoreArg},
+    view::View,
 };
 
 #[derive(Args)]
@@ -36,7 +38,7 @@ struct Written {
     checked: &'static str,
 }
 
-pub(crate) fn run(command: &Backup, format: Output) -> ExitCode {
+pub(crate) fn run(command: &Backup, view: &View) -> ExitCode {
     let path = match command.store.existing() {
         Ok(path) => path,
         Err(code) => return code,
@@ -57,15 +59,18 @@ pub(crate) fn run(command: &Backup, format: Output) -> ExitCode {
         incarnation: made.incarnation,
         checked: if command.deep { "deep" } else { "quick" },
     };
-    output::show(format, &told(&written, &command.store.store), &written);
+    output::show(view.output, &told(&written, &command.store.store, view.width), &written);
     ExitCode::SUCCESS
 }
 
-fn told(written: &Written, store: &str) -> String {
+/// What was written, and the command that puts it back, which stays on one line.
+fn told(written: &Written, store: &str, width: usize) -> String {
     let Written { file, bytes, last_event, checked, .. } = written;
+    let size = size(*bytes);
+    let whole =
+        format!("{file} is whole: {size}, up to event {last_event}. It passed a {checked} check.");
     format!(
-        "{file} is whole: {}, up to event {last_event}. It passed a {checked} check.\n\
-         Put it back with `windlass restore {file} --store {store} --force`.\n",
-        size(*bytes)
+        "{}\nPut it back: windlass restore {file} --store {store} --force\n",
+        wrapped(&whole, 0, width)
     )
 }

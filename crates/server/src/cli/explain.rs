@@ -10,7 +10,7 @@ use windlass_kernel::{
     refusal::CodeInfo,
 };
 
-use super::{Output, exit, output};
+use super::{Output, exit, output, prose::wrapped, view::View};
 
 #[derive(Args)]
 pub(crate) struct Explain {
@@ -39,10 +39,10 @@ struct Step {
     to: &'static str,
 }
 
-pub(crate) fn run(command: &Explain, output: Output) -> ExitCode {
+pub(crate) fn run(command: &Explain, view: &View) -> ExitCode {
     let known = meanings();
     let Some(word) = &command.word else {
-        output::print(&shown(&known, output, listed));
+        output::print(&shown(&known, view, listed));
         return ExitCode::SUCCESS;
     };
     // `scheduled` is a state and a cause: whatever bears the name is explained.
@@ -51,7 +51,7 @@ pub(crate) fn run(command: &Explain, output: Output) -> ExitCode {
     if found.is_empty() {
         return exit::fail(exit::NOT_FOUND, &unknown(word));
     }
-    output::print(&shown(&found, output, told));
+    output::print(&shown(&found, view, told));
     ExitCode::SUCCESS
 }
 
@@ -96,12 +96,13 @@ fn steps(wanted: impl Fn(&Step) -> bool) -> Vec<Step> {
 }
 
 /// What the words mean, with all there is to know.
-fn told(found: &[Meaning]) -> String {
+fn told(found: &[Meaning], width: usize) -> String {
     let mut text = String::new();
     for meaning in found {
-        text.push_str(&format!("{} ({}): {}\n", meaning.word, meaning.is, meaning.means));
+        let sentence = format!("{} ({}): {}", meaning.word, meaning.is, meaning.means);
+        text.push_str(&format!("{}\n", wrapped(&sentence, 0, width)));
         if let Some(remedy) = meaning.remedy {
-            text.push_str(&format!("  What to do: {remedy}\n"));
+            text.push_str(&format!("  {}\n", wrapped(&format!("What to do: {remedy}"), 2, width)));
         }
         for Step { from, cause, to } in &meaning.moves {
             text.push_str(&format!("  {from:<16} {cause:<26} -> {to}\n"));
@@ -110,25 +111,38 @@ fn told(found: &[Meaning]) -> String {
     text
 }
 
+/// How wide the column of words is.
+const WORD_WIDTH: usize = 26;
+
+/// Where there is less room than this, a meaning stands below its word.
+const NARROW: usize = 80;
+
 /// Every word with its meaning, by what it is.
-fn listed(known: &[Meaning]) -> String {
+fn listed(known: &[Meaning], width: usize) -> String {
     let mut text = String::new();
     let mut section = "";
     for meaning in known {
         if meaning.is != section {
             section = meaning.is;
-            text.push_str(&format!("\n{section}s\n"));
+            let gap = if text.is_empty() { "" } else { "\n" };
+            text.push_str(&format!("{gap}{section}s\n"));
         }
-        text.push_str(&format!("  {:<26} {}\n", meaning.word, meaning.means));
+        let word = meaning.word;
+        if width < NARROW {
+            text.push_str(&format!("  {word}\n    {}\n", wrapped(meaning.means, 4, width)));
+        } else {
+            let means = wrapped(meaning.means, WORD_WIDTH + 3, width);
+            text.push_str(&format!("  {word:<WORD_WIDTH$} {means}\n"));
+        }
     }
     text
 }
 
 /// The words for programs, or for people in the way they are shown.
-fn shown(meanings: &[Meaning], output: Output, for_people: fn(&[Meaning]) -> String) -> String {
+fn shown(meanings: &[Meaning], view: &View, for_people: fn(&[Meaning], usize) -> String) -> String {
     let json = |meaning| serde_json::to_string(meaning).expect("words are plain data") + "\n";
-    match output {
-        Output::Table => for_people(meanings),
+    match view.output {
+        Output::Table => for_people(meanings, view.width),
         Output::Json => {
             serde_json::to_string_pretty(meanings).expect("words are plain data") + "\n"
         }

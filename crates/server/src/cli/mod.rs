@@ -6,6 +6,7 @@ mod backup;
 mod bench;
 mod completions;
 mod config;
+mod count;
 mod demo;
 mod dev;
 mod dlq;
@@ -20,6 +21,7 @@ mod many;
 mod migrate;
 mod output;
 mod progress;
+mod prose;
 mod queue;
 mod reload;
 mod replay;
@@ -145,15 +147,15 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Queue(command) => block_on(&view, queue::run(&command, &view)),
         Command::Schedule(command) => block_on(&view, schedule::run(&command, &view)),
         Command::Dlq(command) => block_on(&view, dlq::run(&command, &view)),
-        Command::Explain(command) => explain::run(&command, output),
+        Command::Explain(command) => explain::run(&command, &view),
         Command::Doctor(command) => block_on(&view, doctor::run(&command, &view)),
-        Command::Backup(command) => backup::run(&command, output),
-        Command::Restore(command) => restore::run(&command, output),
+        Command::Backup(command) => backup::run(&command, &view),
+        Command::Restore(command) => restore::run(&command, &view),
         Command::Serve(command) => told(&view, serve::run(&command)),
         Command::Top(command) => block_on(&view, top::run(&command, &view)),
         Command::Worker(command) => told(&view, worker::run(&command, &view)),
         Command::Token(command) => block_on(&view, token::run(&command, &view)),
-        Command::Bench(command) => bench::run(&command, output),
+        Command::Bench(command) => bench::run(&command, &view),
         Command::Replay(command) => block_on(&view, replay::run(&command, &view)),
         Command::Migrate(command) => block_on(&view, migrate::run(&command, &view)),
         Command::Config(command) => match config::run(&command, &view) {

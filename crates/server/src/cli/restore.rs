@@ -12,9 +12,11 @@ use windlass_kernel::Timestamp;
 use windlass_store::sqlite::{self, BackupOptions};
 
 use super::{
-    Output, exit, output,
+    exit, output,
     progress::{self, size},
+    prose::wrapped,
     store::{self, StoreArg},
+    view::View,
 };
 
 #[derive(Args)]
@@ -41,13 +43,16 @@ struct Done {
     kept_aside: Option<String>,
 }
 
-pub(crate) fn run(command: &Restore, format: Output) -> ExitCode {
+pub(crate) fn run(command: &Restore, view: &View) -> ExitCode {
     let path = match command.store.path() {
         Ok(path) => path,
         Err(code) => return code,
     };
     if !command.file.is_file() {
-        let message = format!("there is no backup {:?}.", command.file.display().to_string());
+        let message = format!(
+            "there is no backup {}.\nMake one with: windlass backup FILE",
+            command.file.display()
+        );
         return exit::fail(exit::NOT_FOUND, &message);
     }
     let options = BackupOptions { force: command.force, deep: command.deep };
@@ -66,25 +71,29 @@ pub(crate) fn run(command: &Restore, format: Output) -> ExitCode {
         incarnation: done.restored.incarnation,
         kept_aside: done.kept_aside.map(|path| path.display().to_string()),
     };
-    output::show(format, &told(&done), &done);
+    output::show(view.output, &told(&done, view.width), &done);
     ExitCode::SUCCESS
 }
 
-fn told(done: &Done) -> String {
+/// What has to be done after a restore.
+const NEXT: [&str; 3] = [
+    "Start Windlass on it. All leases from before end then; their workers get STALE_ATTEMPT.",
+    "Send again what was accepted after the backup, under the same keys.",
+    "Let whoever follows the feed read the jobs anew: event numbers go on from the backup.",
+];
+
+fn told(done: &Done, width: usize) -> String {
     let Done { store, bytes, last_event, incarnation, kept_aside } = done;
-    let mut text = format!(
-        "{store} is restored: {}, up to event {last_event}, incarnation {incarnation}.\n",
-        size(*bytes)
-    );
-    if let Some(aside) = kept_aside {
-        text.push_str(&format!("What stood there is kept as {aside}.\n"));
+    let size = size(*bytes);
+    let mut lines = vec![format!(
+        "{store} is restored: {size}, up to event {last_event}, incarnation {incarnation}."
+    )];
+    lines.extend(kept_aside.iter().map(|aside| format!("What stood there is kept as {aside}.")));
+    lines.push("What happened after the backup is gone. Next:".to_owned());
+    let mut text: String = lines.iter().map(|line| wrapped(line, 0, width) + "\n").collect();
+    for (number, next) in (1..).zip(NEXT) {
+        text.push_str(&format!("  {number}. {}\n", wrapped(next, 5, width)));
     }
-    text.push_str(
-        "What happened after the backup is gone. Next:\n  \
-         1. Start Windlass on it. All leases from before end then; their workers get STALE_ATTEMPT.\n  \
-         2. Send again what was accepted after the backup, under the same keys.\n  \
-         3. Let whoever follows the feed read the jobs anew: event numbers go on from the backup.\n",
-    );
     text
 }
 

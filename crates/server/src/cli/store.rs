@@ -83,8 +83,8 @@ pub(crate) fn existing(path: PathBuf) -> Result<PathBuf, ExitCode> {
         return Ok(path);
     }
     let message = format!(
-        "there is no database file {:?}.\nName another one with --store sqlite:FILE.",
-        path.display().to_string()
+        "there is no database file {}.\nName another one with --store sqlite:FILE.",
+        path.display()
     );
     Err(exit::fail(exit::NOT_FOUND, &message))
 }

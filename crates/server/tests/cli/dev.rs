@@ -20,6 +20,11 @@ struct Dev {
 
 impl Dev {
     fn start(folder: &Path, args: &[&str]) -> Self {
+        Self::start_in(folder, args, 100)
+    }
+
+    /// The same in a terminal of this width.
+    fn start_in(folder: &Path, args: &[&str], columns: usize) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("WINDLASS_")) {
             command.env_remove(name);
@@ -28,6 +33,7 @@ impl Dev {
             .arg("dev")
             .args(args)
             .current_dir(folder)
+            .env("COLUMNS", columns.to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -93,6 +99,58 @@ impl Drop for Dev {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// What `dev` says first and then line by line, and what the demo says, in a terminal of this width.
+fn page(columns: usize) -> Shell {
+    let mut shell = Shell::new();
+    shell.columns(columns);
+    let dev = Dev::start_in(shell.folder(), &["--listen", "127.0.0.1:0"], columns);
+    let add = |line: &str, until: &str| {
+        let added = shell.quiet(&format!("windlass job add {line} --queue demo"));
+        assert_eq!(added.code, 0, "{}", added.stderr);
+        dev.hears(until);
+    };
+    add("demo.report '{\"of\": \"today\"}'", "demo.report       ✓ succeeded");
+    add(
+        "demo.invoice '{\"customer\": \"ann\", \"amount\": \"12,50\"}'",
+        "windlass dlq requeue dlq_",
+    );
+    shell.quiet("windlass queue pause office");
+    let said = dev.hears("pause office");
+    shell.wrote("windlass dev --listen 127.0.0.1:0", &said);
+    shell.run("windlass demo");
+    shell
+}
+
+#[test]
+fn what_dev_says_in_a_narrow_terminal() {
+    page(60).finish("dev_narrow");
+}
+
+#[test]
+fn what_dev_says_in_a_wide_terminal() {
+    page(120).finish("dev_wide");
+}
+
+/// What the crash of the demo says, in a terminal of this width.
+fn crash_page(columns: usize) -> Shell {
+    let mut shell = Shell::new();
+    shell.columns(columns);
+    // So slow that nothing but the kill can come between two steps.
+    let crash = "windlass demo crash --steps 2 --step-ms 2000";
+    shell.run(&format!("{crash} 2>&1 | sed -E 's/kill -9 [0-9]+/kill -9 4711/'"));
+    shell
+}
+
+#[test]
+fn what_the_crash_says_in_a_narrow_terminal() {
+    crash_page(60).finish("crash_narrow");
+}
+
+#[test]
+fn what_the_crash_says_in_a_wide_terminal() {
+    crash_page(120).finish("crash_wide");
 }
 
 #[test]
@@ -223,7 +281,7 @@ fn the_crash_of_the_demo_is_real_and_counted() {
     assert_eq!(steps, [1, 2, 3, 4]);
     assert_eq!(seen["effects_repeated"], 0);
     let told = shell.quiet("windlass demo crash --steps 2 --step-ms 200");
-    assert!(told.stdout.contains("epoch 2 did the steps 2"), "{}{}", told.stdout, told.stderr);
+    assert!(told.stdout.contains("epoch 2 did the step 2"), "{}{}", told.stdout, told.stderr);
 }
 
 /// Where the server of this folder answers, as its lock says.

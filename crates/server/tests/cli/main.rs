@@ -20,4 +20,5 @@ mod serving;
 mod shell;
 mod tokens;
 mod top;
+mod tour;
 mod worker;

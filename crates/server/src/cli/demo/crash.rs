@@ -106,14 +106,15 @@ pub(super) async fn run(command: &Crash, view: &View) -> Result<(), Trouble> {
     let job = first.enqueue(IMPORT, &json!(import)).await?;
     let half = command.steps / 2;
     first.until(&job, |job| job.progress.as_ref().is_some_and(|done| done.step >= half)).await?;
+    // At once, while the job is in the middle: what the server said before is still read.
     let killed_process = first.process();
+    first.kill().await?;
     sleep(LOOK).await;
     say(format!("  {DIM}│{DIM:#} {half} of {} steps are done", command.steps));
     say(format!("\n{BOLD}3. The server is killed: kill -9 {killed_process}{BOLD:#}"));
-    first.kill().await?;
     say(format!("\n{BOLD}4. It is started again, on the same database.{BOLD:#}"));
     let mut second = Server::start(folder.path(), view).await?;
-    let resumed = second.resumed().await?;
+    let resumed = second.resumed(&job).await?;
     let ended = second.until(&job, |job| job.state == "succeeded").await?;
     let events = second.api.page(&path(&["jobs", &job, "events"])).await?;
     let events: Vec<Event> = events.read()?;
@@ -158,7 +159,8 @@ fn text(seen: &Seen, events: &[Event], effects: &str, report: &str, view: &View)
     text.push_str(&format!("\n{BOLD}6. What was counted outside, in a plain file{BOLD:#}\n"));
     for (epoch, steps) in &seen.steps_by_epoch {
         let steps: Vec<String> = steps.iter().map(ToString::to_string).collect();
-        text.push_str(&format!("  epoch {epoch} did the steps {}\n", steps.join(" ")));
+        let word = if steps.len() == 1 { "step" } else { "steps" };
+        text.push_str(&format!("  epoch {epoch} did the {word} {}\n", steps.join(" ")));
     }
     let reports = effects.lines().filter(|line| line.starts_with(report)).count();
     text.push_str(&format!(
@@ -288,8 +290,14 @@ impl Server {
         }
     }
 
-    /// What it says of what it found.
-    async fn resumed(&mut self) -> Result<String, Trouble> {
+    /// What it says of what it found. A job that was over before the kill cannot be resumed.
+    async fn resumed(&mut self, id: &str) -> Result<String, Trouble> {
+        let events: Vec<Event> = self.api.page(&path(&["jobs", id, "events"])).await?.read()?;
+        let has = |state: &str| events.iter().any(|event| event.to == state);
+        if has("succeeded") && !has("interrupted") {
+            return Err(Trouble::failed("the job was over before the server was killed")
+                .then("Give it more to do: windlass demo crash --steps 8 --step-ms 1000"));
+        }
         let found = async {
             while let Some(line) = self.lines.recv().await {
                 if let Some(resumed) = line.strip_prefix("↻ ") {

@@ -74,7 +74,8 @@ impl Banner {
             some => format!("; built in: {}", some.join(", ")),
         };
         line("Workers", &format!("none of yours is connected yet{built_in}"), "");
-        line("", &format!("Rust: Engine::open(\"{url}\"), else POST {url}/api/v1/claims"), "");
+        line("", &format!("Rust: Engine::open(\"{url}\")"), "");
+        line("", &format!("else: POST {url}/api/v1/claims"), "");
         let keys = if self.has_keys { "d demo   h help   q quit" } else { "Ctrl-C ends it" };
         let _ = writeln!(text, "\n  {DIM}{keys}{DIM:#}\n");
         text

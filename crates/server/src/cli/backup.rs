@@ -1,6 +1,6 @@
 //! `windlass backup`: a copy of the database in one file, whole and checked.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
@@ -10,7 +10,8 @@ use super::{
     output,
     progress::{self, size},
     prose::wrapped,
-    store::{self, StoreArg},
+    store::StoreArg,
+    trouble::Trouble,
     view::View,
 };
 
@@ -38,20 +39,14 @@ struct Written {
     checked: &'static str,
 }
 
-pub(crate) fn run(command: &Backup, view: &View) -> ExitCode {
-    let path = match command.store.existing() {
-        Ok(path) => path,
-        Err(code) => return code,
-    };
+pub(crate) fn run(command: &Backup, view: &View) -> Result<(), Trouble> {
+    let path = command.store.existing()?;
     let options = BackupOptions { force: command.force, deep: command.deep };
     let bar = progress::copy_bar();
     let mut progress = |copied| progress::show(&bar, copied);
     let made = sqlite::backup(&path, &command.file, options, &mut progress);
     drop(bar);
-    let made = match made {
-        Ok(made) => made,
-        Err(error) => return store::fail(&error),
-    };
+    let made = made.map_err(|error| Trouble::of_store(&error))?;
     let written = Written {
         file: command.file.display().to_string(),
         bytes: made.bytes,
@@ -60,7 +55,7 @@ pub(crate) fn run(command: &Backup, view: &View) -> ExitCode {
         checked: if command.deep { "deep" } else { "quick" },
     };
     output::show(view.output, &told(&written, &command.store.store, view.width), &written);
-    ExitCode::SUCCESS
+    Ok(())
 }
 
 /// What was written, and the command that puts it back, which stays on one line.

@@ -10,7 +10,13 @@ use windlass_kernel::{
     refusal::CodeInfo,
 };
 
-use super::{Output, exit, output, prose::wrapped, view::View};
+use super::{
+    Output, exit,
+    next::{self, About},
+    output,
+    prose::wrapped,
+    view::View,
+};
 
 #[derive(Args)]
 pub(crate) struct Explain {
@@ -27,6 +33,9 @@ struct Meaning {
     means: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<&'static str>,
+    /// What to type, if it is an error code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     moves: Vec<Step>,
 }
@@ -57,7 +66,8 @@ pub(crate) fn run(command: &Explain, view: &View) -> ExitCode {
 
 /// Everything that can be explained.
 fn meanings() -> Vec<Meaning> {
-    let plain = |word, is, means| Meaning { word, is, means, remedy: None, moves: Vec::new() };
+    let plain =
+        |word, is, means| Meaning { word, is, means, remedy: None, next: None, moves: Vec::new() };
     let states = State::ALL.iter().map(|state| Meaning {
         moves: steps(|step| step.from == state.as_str() || step.to == state.as_str()),
         ..plain(state.as_str(), "state", state.meaning())
@@ -69,6 +79,7 @@ fn meanings() -> Vec<Meaning> {
     let ops = OpKind::ALL.iter().map(|op| plain(op.as_str(), "op", op.meaning()));
     let codes = codes().map(|info| Meaning {
         remedy: Some(info.remedy),
+        next: next::lines(info.code, About::default()).pop().filter(|next| next != info.remedy),
         ..plain(info.code, "error code", info.meaning)
     });
     states.chain(causes).chain(ops).chain(codes).collect()
@@ -103,6 +114,9 @@ fn told(found: &[Meaning], width: usize) -> String {
         text.push_str(&format!("{}\n", wrapped(&sentence, 0, width)));
         if let Some(remedy) = meaning.remedy {
             text.push_str(&format!("  {}\n", wrapped(&format!("What to do: {remedy}"), 2, width)));
+        }
+        if let Some(next) = &meaning.next {
+            text.push_str(&format!("  {next}\n"));
         }
         for Step { from, cause, to } in &meaning.moves {
             text.push_str(&format!("  {from:<16} {cause:<26} -> {to}\n"));

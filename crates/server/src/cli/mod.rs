@@ -19,6 +19,7 @@ mod json;
 mod keys;
 mod many;
 mod migrate;
+mod next;
 mod output;
 mod progress;
 mod prose;
@@ -149,8 +150,8 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Dlq(command) => block_on(&view, dlq::run(&command, &view)),
         Command::Explain(command) => explain::run(&command, &view),
         Command::Doctor(command) => block_on(&view, doctor::run(&command, &view)),
-        Command::Backup(command) => backup::run(&command, &view),
-        Command::Restore(command) => restore::run(&command, &view),
+        Command::Backup(command) => told(&view, backup::run(&command, &view)),
+        Command::Restore(command) => told(&view, restore::run(&command, &view)),
         Command::Serve(command) => told(&view, serve::run(&command)),
         Command::Top(command) => block_on(&view, top::run(&command, &view)),
         Command::Worker(command) => told(&view, worker::run(&command, &view)),

@@ -2,7 +2,6 @@
 
 use std::{
     path::PathBuf,
-    process::ExitCode,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -12,10 +11,11 @@ use windlass_kernel::Timestamp;
 use windlass_store::sqlite::{self, BackupOptions};
 
 use super::{
-    exit, output,
+    output,
     progress::{self, size},
     prose::wrapped,
-    store::{self, StoreArg},
+    store::StoreArg,
+    trouble::Trouble,
     view::View,
 };
 
@@ -43,27 +43,18 @@ struct Done {
     kept_aside: Option<String>,
 }
 
-pub(crate) fn run(command: &Restore, view: &View) -> ExitCode {
-    let path = match command.store.path() {
-        Ok(path) => path,
-        Err(code) => return code,
-    };
+pub(crate) fn run(command: &Restore, view: &View) -> Result<(), Trouble> {
+    let path = command.store.path()?;
     if !command.file.is_file() {
-        let message = format!(
-            "there is no backup {}.\nMake one with: windlass backup FILE",
-            command.file.display()
-        );
-        return exit::fail(exit::NOT_FOUND, &message);
+        let what = format!("there is no backup {}", command.file.display());
+        return Err(Trouble::not_found(what).then("Make one with: windlass backup FILE"));
     }
     let options = BackupOptions { force: command.force, deep: command.deep };
     let bar = progress::copy_bar();
     let mut progress = |copied| progress::show(&bar, copied);
     let restored = sqlite::restore(&command.file, &path, options, now(), &mut progress);
     drop(bar);
-    let done = match restored {
-        Ok(done) => done,
-        Err(error) => return store::fail(&error),
-    };
+    let done = restored.map_err(|error| Trouble::of_store(&error))?;
     let done = Done {
         store: path.display().to_string(),
         bytes: done.restored.bytes,
@@ -72,7 +63,7 @@ pub(crate) fn run(command: &Restore, view: &View) -> ExitCode {
         kept_aside: done.kept_aside.map(|path| path.display().to_string()),
     };
     output::show(view.output, &told(&done, view.width), &done);
-    ExitCode::SUCCESS
+    Ok(())
 }
 
 /// What has to be done after a restore.

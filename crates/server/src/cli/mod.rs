@@ -37,13 +37,15 @@ mod times;
 mod token;
 mod top;
 mod trouble;
+mod variables;
 mod view;
 mod worker;
 
 use std::process::ExitCode;
 
 use clap::{
-    CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum, parser::ValueSource,
+    ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
+    parser::ValueSource,
 };
 
 use self::{
@@ -114,20 +116,43 @@ enum Command {
     Man(completions::Man),
 }
 
+impl Command {
+    /// Does it read the config, with all that variables can say?
+    fn reads_config(&self) -> bool {
+        matches!(
+            self,
+            Command::Dev(_)
+                | Command::Serve(_)
+                | Command::Worker(_)
+                | Command::Config(_)
+                | Command::Doctor(_)
+        )
+    }
+}
+
 /// Reads what was typed. What cannot be understood is told, and ends the process.
 pub(crate) fn parse() -> Cli {
     let typed = help::grouped(Cli::command()).get_matches();
     Cli::from_arg_matches(&typed).unwrap_or_else(|error| error.exit())
 }
 
-/// What flags and variables say about a setting of the server, by its key.
-fn given() -> impl Fn(&str) -> Option<(String, crate::config::Origin)> + Send {
-    use crate::config::Origin;
+/// What was typed behind the last command.
+fn typed() -> ArgMatches {
     let mut typed = Cli::command().get_matches();
     while let Some((_, below)) = typed.remove_subcommand() {
         typed = below;
     }
-    move |name| {
+    typed
+}
+
+/// What flags and variables say about a setting, by its section and its key.
+fn given() -> impl Fn(&str, &str) -> Option<(String, crate::config::Origin)> + Send {
+    use crate::config::{Origin, Variables};
+    let (typed, variables) = (typed(), Variables::of_environment());
+    move |section, name| {
+        if section != "server" {
+            return Some((variables.get(section, name)?.to_owned(), Origin::Environment));
+        }
         let text = typed.try_get_raw(name).ok()??.next()?.to_str()?.to_owned();
         match typed.value_source(name)? {
             ValueSource::CommandLine => Some((text, Origin::Flag)),
@@ -141,6 +166,7 @@ fn given() -> impl Fn(&str) -> Option<(String, crate::config::Origin)> + Send {
 pub(crate) fn run(cli: Cli) -> ExitCode {
     let view = View::new(&cli.view);
     let output = view.output;
+    variables::warn(&view, cli.command.reads_config());
     match cli.command {
         Command::Dev(command) => told(&view, dev::run(&command, &view)),
         Command::Demo(command) => block_on(&view, demo::run(&command, &view)),

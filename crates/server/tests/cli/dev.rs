@@ -10,6 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use windlass_testkit::postgres::Cluster;
+
 use crate::shell::Shell;
 
 /// A `windlass dev`, and what it said so far. It is killed when it is dropped.
@@ -226,6 +228,40 @@ fn a_job_that_is_killed_with_its_process_goes_on_after_the_next_start() {
     let dev = Dev::start(shell.folder(), &listen);
     dev.hears("↻ resumed 1 job; nothing was repeated");
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+}
+
+/// The same on a database server, where others are not found by the name of the store.
+#[test]
+fn dev_on_postgresql_goes_on_after_it_was_killed() {
+    let shell = Shell::new();
+    let port = Cluster::shared().port();
+    let store = format!("postgres://postgres@127.0.0.1:{port}/postgres?schema=dev_killed");
+    let args = ["--listen", "127.0.0.1:0", "--store", store.as_str()];
+    let dev = Dev::start(shell.folder(), &args);
+    let said = dev.said();
+    assert!(!said.contains("postgres@"), "{said}");
+    assert!(said.contains(&format!("export WINDLASS_SERVER={}", dev.url())), "{said}");
+    let nowhere = shell.quiet(&format!("windlass demo --store '{store}'"));
+    assert_eq!(nowhere.code, 2, "{}", nowhere.stderr);
+    assert!(nowhere.stderr.contains("windlass demo --server http://"), "{}", nowhere.stderr);
+    let import = "demo.import '{\"steps\": 5, \"step_ms\": 400}' --queue demo";
+    let job = shell.quiet(&format!("windlass job add {import} --server {}", dev.url()));
+    let job = job.stdout.trim().to_owned();
+    let began = Instant::now();
+    while ask(&dev.url(), &format!("/api/v1/jobs/{job}"))["progress"]["step"].as_u64() < Some(2) {
+        assert!(began.elapsed() < Duration::from_secs(30), "{}", dev.said());
+        thread::sleep(Duration::from_millis(20));
+    }
+    dev.kill();
+    let dev = Dev::start(shell.folder(), &args);
+    dev.hears("↻ resumed 1 job; nothing was repeated");
+    dev.hears(" of 5, under epoch 2");
+    dev.hears("✓ succeeded");
+    let top = shell.quiet(&format!("windlass top --once --store '{store}'"));
+    assert!(top.stdout.contains("demo       0        0"), "{}", top.stdout);
+    let top = shell.quiet(&format!("windlass top --once --server {}", dev.url()));
+    assert!(top.stdout.starts_with("enqueued "), "{}{}", top.stdout, top.stderr);
+    dev.stop();
 }
 
 #[test]

@@ -50,8 +50,9 @@ impl Banner {
             env!("CARGO_PKG_VERSION")
         );
         let mut line = |name: &str, what: &str, more: &str| {
-            let more = if more.is_empty() { String::new() } else { format!(" {DIM}{more}{DIM:#}") };
-            let what = if more.is_empty() { what.to_owned() } else { format!("{what:<23}") };
+            let more =
+                if more.is_empty() { String::new() } else { format!("  {DIM}{more}{DIM:#}") };
+            let what = if more.is_empty() { what.to_owned() } else { format!("{what:<22}") };
             let _ = writeln!(text, "  {DIM}{name:<9}{DIM:#} {what}{more}");
         };
         line("API", url, &format!("docs: {url}/docs"));

@@ -7,6 +7,7 @@ mod follow;
 mod hand;
 mod help;
 mod jobs;
+mod keys;
 mod letters;
 mod migrations;
 mod packaging;

@@ -18,6 +18,7 @@ use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::{Child, Command},
     sync::mpsc,
+    task::JoinHandle,
     time::{Instant, sleep, timeout},
 };
 use windlass_kernel::Timestamp;
@@ -106,10 +107,9 @@ pub(super) async fn run(command: &Crash, view: &View) -> Result<(), Trouble> {
     let job = first.enqueue(IMPORT, &json!(import)).await?;
     let half = command.steps / 2;
     first.until(&job, |job| job.progress.as_ref().is_some_and(|done| done.step >= half)).await?;
-    // At once, while the job is in the middle: what the server said before is still read.
+    // At once, while the job is in the middle: what the server said before is read to its end.
     let killed_process = first.process();
     first.kill().await?;
-    sleep(LOOK).await;
     say(format!("  {DIM}│{DIM:#} {half} of {} steps are done", command.steps));
     say(format!("\n{BOLD}3. The server is killed: kill -9 {killed_process}{BOLD:#}"));
     say(format!("\n{BOLD}4. It is started again, on the same database.{BOLD:#}"));
@@ -206,6 +206,7 @@ struct Server {
     child: Child,
     api: Api,
     lines: mpsc::UnboundedReceiver<String>,
+    reading: JoinHandle<()>,
 }
 
 impl Server {
@@ -252,7 +253,7 @@ impl Server {
         };
         let (send, lines) = mpsc::unbounded_channel();
         let view = view.clone();
-        tokio::spawn(async move {
+        let reading = tokio::spawn(async move {
             while let Ok(Some(line)) = read.next_line().await {
                 // What it says first is the same each time; then each line begins with the time or is about a start.
                 if line.starts_with(|it: char| it.is_ascii_digit()) || line.starts_with('↻') {
@@ -261,7 +262,7 @@ impl Server {
                 let _ = send.send(line);
             }
         });
-        Ok(Self { child, api: Api::in_development(&url)?, lines })
+        Ok(Self { child, api: Api::in_development(&url)?, lines, reading })
     }
 
     fn process(&self) -> u32 {
@@ -310,8 +311,10 @@ impl Server {
         found.ok_or_else(|| Trouble::failed("the server did not resume the job"))
     }
 
-    /// Ends it at once, as a crash would: SIGKILL.
+    /// Ends it at once, as a crash would: SIGKILL. What it had said is told before anything else is.
     async fn kill(mut self) -> Result<(), Trouble> {
-        self.child.kill().await.map_err(|error| Trouble::failed(format!("cannot kill it: {error}")))
+        let killed = self.child.kill().await;
+        let _ = timeout(PATIENCE, self.reading).await;
+        killed.map_err(|error| Trouble::failed(format!("cannot kill it: {error}")))
     }
 }

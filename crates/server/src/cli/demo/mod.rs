@@ -105,7 +105,7 @@ pub(crate) fn told(ids: &[String]) -> String {
 
 /// Waits for the dead letter, and shows how to mend it.
 async fn requeue(api: &Api, invoice: &str) -> Result<(), Trouble> {
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + Duration::from_secs(30);
     loop {
         let stands: Stands = api.get(&path(&["jobs", invoice])).await?.read()?;
         if let Some(letter) = stands.dlq_id {

@@ -153,8 +153,8 @@ codes! {
         "The job's state has no such move.",
         "Read the job again. docs/states.md shows what each op does in each state.";
     NotFound, "NOT_FOUND", BusinessRule, false,
-        "There is no such job, dead letter or schedule for this tenant.",
-        "Check the id or the name. A finished job may have been pruned by retention.";
+        "Nothing of that id or name is there for this tenant.",
+        "Check the id or the name: the list of its kind says what there is. A job that ended long ago may have been pruned by retention.";
     NotDue, "NOT_DUE", Transient, true,
         "Its time has not come.",
         "Wait until the time that is named, or use retry to make a retry due now.";
@@ -178,7 +178,7 @@ codes! {
         "Send the first request of the task again as it was, or use a new task id.";
     ApprovalRequired, "APPROVAL_REQUIRED", BusinessRule, false,
         "Discarding a dead letter takes a reason and two different people.",
-        "The message says which person or which step is missing.";
+        "One person asks and says why, another one approves: the message says whose turn it is.";
     DlqRequeueConflict, "DLQ_REQUEUE_CONFLICT", BusinessRule, false,
         "The dead letter was requeued or discarded before.",
         "Look at the letter: it names the job that it became, or its approvals say who discarded it.";

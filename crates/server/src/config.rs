@@ -1,4 +1,4 @@
-//! The configuration of a server: one TOML file, below the environment, below the flags.
+//! The configuration of a server: one TOML file, below the variables, below the flags.
 //!
 //! Always true here: a value that was read is within its bounds, and what cannot be used is refused with the line it stands
 //! on, the key, and what to do. A key that nobody knows is an error. No message shows a value that may be a secret.
@@ -8,6 +8,7 @@ mod origins;
 mod read;
 mod sections;
 mod server;
+mod variables;
 
 pub(crate) use self::{
     keys::template,
@@ -16,6 +17,7 @@ pub(crate) use self::{
         Alerts, AllowedCommand, EventFilter, Executors, HttpExecutor, Secret, Traces, Webhook,
     },
     server::{LISTEN_DEFAULT, Server, ServerArgs},
+    variables::{Variables, variable, variables},
 };
 
 use std::{fs, path::Path};
@@ -48,20 +50,27 @@ struct File {
 impl Config {
     /// Reads what the flags and the environment say, and the file that they name. The error says what to do.
     pub(crate) fn load(args: &ServerArgs) -> Result<Self, String> {
-        let Some(path) = &args.config else { return Self::of(args, File::default()) };
+        let variables = Variables::of_environment();
+        let Some(path) = &args.config else { return Self::of(args, variables.above("")?) };
         let text = fs::read_to_string(path).map_err(|error| {
             format!("cannot read {}: {error}.\nName a file with --config FILE.", path.display())
         })?;
-        Self::parse(args, path, &text)
+        Self::parse(args, &variables, path, &text)
     }
 
-    fn parse(args: &ServerArgs, path: &Path, text: &str) -> Result<Self, String> {
+    fn parse(
+        args: &ServerArgs,
+        variables: &Variables,
+        path: &Path,
+        text: &str,
+    ) -> Result<Self, String> {
         let named = |why: String| format!("{}: {why}", path.display());
-        let file = toml::from_str(text).map_err(|error| {
+        // As it stands, so that what is wrong with it has its line.
+        let _: File = toml::from_str(text).map_err(|error| {
             let (line, why) = explain(text, &error);
             format!("{}, line {line}: {why}", path.display())
         })?;
-        Self::of(args, file).map_err(named)
+        Self::of(args, variables.above(text)?).map_err(named)
     }
 
     fn of(args: &ServerArgs, file: File) -> Result<Self, String> {

@@ -99,7 +99,7 @@ fn a_backup_says_what_it_holds_and_how_to_put_it_back() {
     let size = fs::metadata(&file).unwrap().len();
     let expected = format!(
         "{name} is whole: {}.{} kB, up to event 3. It passed a quick check.\n\
-         Put it back with `windlass restore {name} --store sqlite:{} --force`.\n",
+         Put it back: windlass restore {name} --store sqlite:{} --force\n",
         size / 1000,
         size / 100 % 10,
         path.display()

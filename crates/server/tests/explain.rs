@@ -55,7 +55,7 @@ fn a_code_says_what_happened_and_what_to_do() {
     let run = windlass(&["explain", "handler_panicked"]);
     let expected = "HANDLER_PANICKED (error code): The handler panicked. Its worker goes on.\n  \
         What to do: The message is that of the panic. Mend the handler; a job that failed for good can be requeued \
-        or run again.\n";
+        or run again.\n  Let it run again: windlass dlq requeue LETTER\n";
     assert_eq!(text(&run.stdout), expected);
 }
 

@@ -130,7 +130,7 @@ codes! {
         "Name another file, or add --force to replace the one that is there.";
     Open, "STORE_CANNOT_OPEN", Permanent, false,
         "The database file cannot be opened.",
-        "The message names the file and the cause.";
+        "Name another one, or put a backup in the place of a file: the message says what is wrong with it.";
     Denied, "DENIED", SecuritySensitive, false,
         "A server was asked for something that it does not tell the caller: the token is missing or its role may not see it, or only the server itself knows it.",
         "The message says what is missing. Use a token of a role that may, or ask on the server.";

@@ -266,7 +266,7 @@ impl Api {
     ) -> Result<Document, Trouble> {
         match self.answer(method, path, body).await? {
             (200..=299, document) => Ok(document),
-            (status, problem) => Err(Trouble::of_problem(status, problem.text())),
+            (status, problem) => Err(Trouble::of_problem(status, path, problem.text())),
         }
     }
 

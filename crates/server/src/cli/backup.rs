@@ -1,15 +1,18 @@
 //! `windlass backup`: a copy of the database in one file, whole and checked.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
 use windlass_store::sqlite::{self, BackupOptions};
 
 use super::{
-    Output, output,
+    output,
     progress::{self, size},
-    store::{self, StoreArg},
+    prose::wrapped,
+    store::StoreArg,
+    trouble::Trouble,
+    view::View,
 };
 
 #[derive(Args)]
@@ -36,20 +39,14 @@ struct Written {
     checked: &'static str,
 }
 
-pub(crate) fn run(command: &Backup, format: Output) -> ExitCode {
-    let path = match command.store.existing() {
-        Ok(path) => path,
-        Err(code) => return code,
-    };
+pub(crate) fn run(command: &Backup, view: &View) -> Result<(), Trouble> {
+    let path = command.store.existing()?;
     let options = BackupOptions { force: command.force, deep: command.deep };
     let bar = progress::copy_bar();
     let mut progress = |copied| progress::show(&bar, copied);
     let made = sqlite::backup(&path, &command.file, options, &mut progress);
     drop(bar);
-    let made = match made {
-        Ok(made) => made,
-        Err(error) => return store::fail(&error),
-    };
+    let made = made.map_err(|error| Trouble::of_store(&error))?;
     let written = Written {
         file: command.file.display().to_string(),
         bytes: made.bytes,
@@ -57,15 +54,18 @@ pub(crate) fn run(command: &Backup, format: Output) -> ExitCode {
         incarnation: made.incarnation,
         checked: if command.deep { "deep" } else { "quick" },
     };
-    output::show(format, &told(&written, &command.store.store), &written);
-    ExitCode::SUCCESS
+    output::show(view.output, &told(&written, &command.store.store, view.width), &written);
+    Ok(())
 }
 
-fn told(written: &Written, store: &str) -> String {
+/// What was written, and the command that puts it back, which stays on one line.
+fn told(written: &Written, store: &str, width: usize) -> String {
     let Written { file, bytes, last_event, checked, .. } = written;
+    let size = size(*bytes);
+    let whole =
+        format!("{file} is whole: {size}, up to event {last_event}. It passed a {checked} check.");
     format!(
-        "{file} is whole: {}, up to event {last_event}. It passed a {checked} check.\n\
-         Put it back with `windlass restore {file} --store {store} --force`.\n",
-        size(*bytes)
+        "{}\nPut it back: windlass restore {file} --store {store} --force\n",
+        wrapped(&whole, 0, width)
     )
 }

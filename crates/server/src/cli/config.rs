@@ -56,6 +56,8 @@ struct Shown {
     section: String,
     key: String,
     value: Option<toml::Value>,
+    /// What sets it besides the file, if something can.
+    variable: Option<String>,
     /// `flag`, `environment`, `file` or `default`.
     origin: &'static str,
     line: Option<usize>,
@@ -136,7 +138,8 @@ impl From<&Entry> for Shown {
             Origin::Default => ("default", None),
         };
         let (section, key) = (entry.section.clone(), entry.key.clone());
-        Self { section, key, value: entry.shown(), origin, line, reloads: entry.reloads }
+        let variable = config::variable(&section, &key);
+        Self { section, key, value: entry.shown(), variable, origin, line, reloads: entry.reloads }
     }
 }
 
@@ -157,7 +160,9 @@ fn text(entries: &[Entry], has_origins: bool) -> String {
         let origin = match (&entry.origin, has_origins) {
             (_, false) => String::new(),
             (Origin::Flag, _) => format!("--{}", key.replace('_', "-")),
-            (Origin::Environment, _) => format!("WINDLASS_{}", key.to_ascii_uppercase()),
+            (Origin::Environment, _) => {
+                config::variable(&entry.section, key).unwrap_or_else(|| "a variable".to_owned())
+            }
             (Origin::File(Some(line)), _) => format!("line {line}"),
             (Origin::File(None), _) => "the file".to_owned(),
             (Origin::Default, _) => "default".to_owned(),

@@ -10,7 +10,13 @@ use windlass_kernel::{
     refusal::CodeInfo,
 };
 
-use super::{Output, exit, output};
+use super::{
+    Output, exit,
+    next::{self, About},
+    output,
+    prose::wrapped,
+    view::View,
+};
 
 #[derive(Args)]
 pub(crate) struct Explain {
@@ -27,6 +33,9 @@ struct Meaning {
     means: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<&'static str>,
+    /// What to type, if it is an error code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     moves: Vec<Step>,
 }
@@ -39,10 +48,10 @@ struct Step {
     to: &'static str,
 }
 
-pub(crate) fn run(command: &Explain, output: Output) -> ExitCode {
+pub(crate) fn run(command: &Explain, view: &View) -> ExitCode {
     let known = meanings();
     let Some(word) = &command.word else {
-        output::print(&shown(&known, output, listed));
+        output::print(&shown(&known, view, listed));
         return ExitCode::SUCCESS;
     };
     // `scheduled` is a state and a cause: whatever bears the name is explained.
@@ -51,13 +60,14 @@ pub(crate) fn run(command: &Explain, output: Output) -> ExitCode {
     if found.is_empty() {
         return exit::fail(exit::NOT_FOUND, &unknown(word));
     }
-    output::print(&shown(&found, output, told));
+    output::print(&shown(&found, view, told));
     ExitCode::SUCCESS
 }
 
 /// Everything that can be explained.
 fn meanings() -> Vec<Meaning> {
-    let plain = |word, is, means| Meaning { word, is, means, remedy: None, moves: Vec::new() };
+    let plain =
+        |word, is, means| Meaning { word, is, means, remedy: None, next: None, moves: Vec::new() };
     let states = State::ALL.iter().map(|state| Meaning {
         moves: steps(|step| step.from == state.as_str() || step.to == state.as_str()),
         ..plain(state.as_str(), "state", state.meaning())
@@ -69,6 +79,7 @@ fn meanings() -> Vec<Meaning> {
     let ops = OpKind::ALL.iter().map(|op| plain(op.as_str(), "op", op.meaning()));
     let codes = codes().map(|info| Meaning {
         remedy: Some(info.remedy),
+        next: next::lines(info.code, About::default()).pop().filter(|next| next != info.remedy),
         ..plain(info.code, "error code", info.meaning)
     });
     states.chain(causes).chain(ops).chain(codes).collect()
@@ -96,12 +107,16 @@ fn steps(wanted: impl Fn(&Step) -> bool) -> Vec<Step> {
 }
 
 /// What the words mean, with all there is to know.
-fn told(found: &[Meaning]) -> String {
+fn told(found: &[Meaning], width: usize) -> String {
     let mut text = String::new();
     for meaning in found {
-        text.push_str(&format!("{} ({}): {}\n", meaning.word, meaning.is, meaning.means));
+        let sentence = format!("{} ({}): {}", meaning.word, meaning.is, meaning.means);
+        text.push_str(&format!("{}\n", wrapped(&sentence, 0, width)));
         if let Some(remedy) = meaning.remedy {
-            text.push_str(&format!("  What to do: {remedy}\n"));
+            text.push_str(&format!("  {}\n", wrapped(&format!("What to do: {remedy}"), 2, width)));
+        }
+        if let Some(next) = &meaning.next {
+            text.push_str(&format!("  {next}\n"));
         }
         for Step { from, cause, to } in &meaning.moves {
             text.push_str(&format!("  {from:<16} {cause:<26} -> {to}\n"));
@@ -110,25 +125,38 @@ fn told(found: &[Meaning]) -> String {
     text
 }
 
+/// How wide the column of words is.
+const WORD_WIDTH: usize = 26;
+
+/// Where there is less room than this, a meaning stands below its word.
+const NARROW: usize = 80;
+
 /// Every word with its meaning, by what it is.
-fn listed(known: &[Meaning]) -> String {
+fn listed(known: &[Meaning], width: usize) -> String {
     let mut text = String::new();
     let mut section = "";
     for meaning in known {
         if meaning.is != section {
             section = meaning.is;
-            text.push_str(&format!("\n{section}s\n"));
+            let gap = if text.is_empty() { "" } else { "\n" };
+            text.push_str(&format!("{gap}{section}s\n"));
         }
-        text.push_str(&format!("  {:<26} {}\n", meaning.word, meaning.means));
+        let word = meaning.word;
+        if width < NARROW {
+            text.push_str(&format!("  {word}\n    {}\n", wrapped(meaning.means, 4, width)));
+        } else {
+            let means = wrapped(meaning.means, WORD_WIDTH + 3, width);
+            text.push_str(&format!("  {word:<WORD_WIDTH$} {means}\n"));
+        }
     }
     text
 }
 
 /// The words for programs, or for people in the way they are shown.
-fn shown(meanings: &[Meaning], output: Output, for_people: fn(&[Meaning]) -> String) -> String {
+fn shown(meanings: &[Meaning], view: &View, for_people: fn(&[Meaning], usize) -> String) -> String {
     let json = |meaning| serde_json::to_string(meaning).expect("words are plain data") + "\n";
-    match output {
-        Output::Table => for_people(meanings),
+    match view.output {
+        Output::Table => for_people(meanings, view.width),
         Output::Json => {
             serde_json::to_string_pretty(meanings).expect("words are plain data") + "\n"
         }

@@ -11,7 +11,7 @@ use super::{
     Output,
     api::{Api, Document, path},
     ask,
-    job::grouped,
+    count::grouped,
     progress,
     table::{Cell, Room, Table},
     times,

@@ -6,6 +6,7 @@ mod backup;
 mod bench;
 mod completions;
 mod config;
+mod count;
 mod demo;
 mod dev;
 mod dlq;
@@ -18,8 +19,10 @@ mod json;
 mod keys;
 mod many;
 mod migrate;
+mod next;
 mod output;
 mod progress;
+mod prose;
 mod queue;
 mod reload;
 mod replay;
@@ -34,13 +37,15 @@ mod times;
 mod token;
 mod top;
 mod trouble;
+mod variables;
 mod view;
 mod worker;
 
 use std::process::ExitCode;
 
 use clap::{
-    CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum, parser::ValueSource,
+    ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
+    parser::ValueSource,
 };
 
 use self::{
@@ -111,20 +116,43 @@ enum Command {
     Man(completions::Man),
 }
 
+impl Command {
+    /// Does it read the config, with all that variables can say?
+    fn reads_config(&self) -> bool {
+        matches!(
+            self,
+            Command::Dev(_)
+                | Command::Serve(_)
+                | Command::Worker(_)
+                | Command::Config(_)
+                | Command::Doctor(_)
+        )
+    }
+}
+
 /// Reads what was typed. What cannot be understood is told, and ends the process.
 pub(crate) fn parse() -> Cli {
     let typed = help::grouped(Cli::command()).get_matches();
     Cli::from_arg_matches(&typed).unwrap_or_else(|error| error.exit())
 }
 
-/// What flags and variables say about a setting of the server, by its key.
-fn given() -> impl Fn(&str) -> Option<(String, crate::config::Origin)> + Send {
-    use crate::config::Origin;
+/// What was typed behind the last command.
+fn typed() -> ArgMatches {
     let mut typed = Cli::command().get_matches();
     while let Some((_, below)) = typed.remove_subcommand() {
         typed = below;
     }
-    move |name| {
+    typed
+}
+
+/// What flags and variables say about a setting, by its section and its key.
+fn given() -> impl Fn(&str, &str) -> Option<(String, crate::config::Origin)> + Send {
+    use crate::config::{Origin, Variables};
+    let (typed, variables) = (typed(), Variables::of_environment());
+    move |section, name| {
+        if section != "server" {
+            return Some((variables.get(section, name)?.to_owned(), Origin::Environment));
+        }
         let text = typed.try_get_raw(name).ok()??.next()?.to_str()?.to_owned();
         match typed.value_source(name)? {
             ValueSource::CommandLine => Some((text, Origin::Flag)),
@@ -138,6 +166,7 @@ fn given() -> impl Fn(&str) -> Option<(String, crate::config::Origin)> + Send {
 pub(crate) fn run(cli: Cli) -> ExitCode {
     let view = View::new(&cli.view);
     let output = view.output;
+    variables::warn(&view, cli.command.reads_config());
     match cli.command {
         Command::Dev(command) => told(&view, dev::run(&command, &view)),
         Command::Demo(command) => block_on(&view, demo::run(&command, &view)),
@@ -145,15 +174,15 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Queue(command) => block_on(&view, queue::run(&command, &view)),
         Command::Schedule(command) => block_on(&view, schedule::run(&command, &view)),
         Command::Dlq(command) => block_on(&view, dlq::run(&command, &view)),
-        Command::Explain(command) => explain::run(&command, output),
+        Command::Explain(command) => explain::run(&command, &view),
         Command::Doctor(command) => block_on(&view, doctor::run(&command, &view)),
-        Command::Backup(command) => backup::run(&command, output),
-        Command::Restore(command) => restore::run(&command, output),
+        Command::Backup(command) => told(&view, backup::run(&command, &view)),
+        Command::Restore(command) => told(&view, restore::run(&command, &view)),
         Command::Serve(command) => told(&view, serve::run(&command)),
         Command::Top(command) => block_on(&view, top::run(&command, &view)),
         Command::Worker(command) => told(&view, worker::run(&command, &view)),
         Command::Token(command) => block_on(&view, token::run(&command, &view)),
-        Command::Bench(command) => bench::run(&command, output),
+        Command::Bench(command) => bench::run(&command, &view),
         Command::Replay(command) => block_on(&view, replay::run(&command, &view)),
         Command::Migrate(command) => block_on(&view, migrate::run(&command, &view)),
         Command::Config(command) => match config::run(&command, &view) {

@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn what_changed_is_told_without_secrets() {
-        let of = |file: &str| entries(|_| None, file);
+        let of = |file: &str| entries(|_, _| None, file);
         assert!(changes(&of(""), &of("[server]\ngrace_ms = 10000\n")).is_empty());
         let told =
             changes(&of("[server]\nlisten = \"127.0.0.1:1\"\n"), &of("[server]\ngrace_ms = 7\n"));
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn what_a_flag_says_does_not_change() {
-        let given = |name: &str| {
+        let given = |_: &str, name: &str| {
             (name == "grace_ms").then(|| ("5".to_owned(), crate::config::Origin::Flag))
         };
         let of = |file: &str| entries(given, file);

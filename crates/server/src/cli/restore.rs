@@ -2,7 +2,6 @@
 
 use std::{
     path::PathBuf,
-    process::ExitCode,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -12,9 +11,12 @@ use windlass_kernel::Timestamp;
 use windlass_store::sqlite::{self, BackupOptions};
 
 use super::{
-    Output, exit, output,
+    output,
     progress::{self, size},
-    store::{self, StoreArg},
+    prose::wrapped,
+    store::StoreArg,
+    trouble::Trouble,
+    view::View,
 };
 
 #[derive(Args)]
@@ -41,24 +43,18 @@ struct Done {
     kept_aside: Option<String>,
 }
 
-pub(crate) fn run(command: &Restore, format: Output) -> ExitCode {
-    let path = match command.store.path() {
-        Ok(path) => path,
-        Err(code) => return code,
-    };
+pub(crate) fn run(command: &Restore, view: &View) -> Result<(), Trouble> {
+    let path = command.store.path()?;
     if !command.file.is_file() {
-        let message = format!("there is no backup {:?}.", command.file.display().to_string());
-        return exit::fail(exit::NOT_FOUND, &message);
+        let what = format!("there is no backup {}", command.file.display());
+        return Err(Trouble::not_found(what).then("Make one with: windlass backup FILE"));
     }
     let options = BackupOptions { force: command.force, deep: command.deep };
     let bar = progress::copy_bar();
     let mut progress = |copied| progress::show(&bar, copied);
     let restored = sqlite::restore(&command.file, &path, options, now(), &mut progress);
     drop(bar);
-    let done = match restored {
-        Ok(done) => done,
-        Err(error) => return store::fail(&error),
-    };
+    let done = restored.map_err(|error| Trouble::of_store(&error))?;
     let done = Done {
         store: path.display().to_string(),
         bytes: done.restored.bytes,
@@ -66,25 +62,29 @@ pub(crate) fn run(command: &Restore, format: Output) -> ExitCode {
         incarnation: done.restored.incarnation,
         kept_aside: done.kept_aside.map(|path| path.display().to_string()),
     };
-    output::show(format, &told(&done), &done);
-    ExitCode::SUCCESS
+    output::show(view.output, &told(&done, view.width), &done);
+    Ok(())
 }
 
-fn told(done: &Done) -> String {
+/// What has to be done after a restore.
+const NEXT: [&str; 3] = [
+    "Start Windlass on it. All leases from before end then; their workers get STALE_ATTEMPT.",
+    "Send again what was accepted after the backup, under the same keys.",
+    "Let whoever follows the feed read the jobs anew: event numbers go on from the backup.",
+];
+
+fn told(done: &Done, width: usize) -> String {
     let Done { store, bytes, last_event, incarnation, kept_aside } = done;
-    let mut text = format!(
-        "{store} is restored: {}, up to event {last_event}, incarnation {incarnation}.\n",
-        size(*bytes)
-    );
-    if let Some(aside) = kept_aside {
-        text.push_str(&format!("What stood there is kept as {aside}.\n"));
+    let size = size(*bytes);
+    let mut lines = vec![format!(
+        "{store} is restored: {size}, up to event {last_event}, incarnation {incarnation}."
+    )];
+    lines.extend(kept_aside.iter().map(|aside| format!("What stood there is kept as {aside}.")));
+    lines.push("What happened after the backup is gone. Next:".to_owned());
+    let mut text: String = lines.iter().map(|line| wrapped(line, 0, width) + "\n").collect();
+    for (number, next) in (1..).zip(NEXT) {
+        text.push_str(&format!("  {number}. {}\n", wrapped(next, 5, width)));
     }
-    text.push_str(
-        "What happened after the backup is gone. Next:\n  \
-         1. Start Windlass on it. All leases from before end then; their workers get STALE_ATTEMPT.\n  \
-         2. Send again what was accepted after the backup, under the same keys.\n  \
-         3. Let whoever follows the feed read the jobs anew: event numbers go on from the backup.\n",
-    );
     text
 }
 

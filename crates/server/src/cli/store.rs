@@ -1,6 +1,6 @@
 //! Which database a command is about, and what is said when it cannot be used.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::path::PathBuf;
 
 use clap::Args;
 use windlass_store::{Error, postgres};
@@ -22,25 +22,7 @@ pub(crate) enum StoreName {
 }
 
 impl StoreArg {
-    /// What was named. What is no store of ours has been told.
-    pub(crate) fn name(&self) -> Result<StoreName, ExitCode> {
-        let store = &self.store;
-        if let Some(path) = store.strip_prefix("sqlite:") {
-            return Ok(StoreName::File(PathBuf::from(path)));
-        }
-        if store.starts_with("postgres://") || store.starts_with("postgresql://") {
-            let options = postgres::Options::parse(store).map_err(|error| fail(&error))?;
-            return Ok(StoreName::Server(Box::new(options)));
-        }
-        let message = format!(
-            "{store:?} is no store that I know.\n\
-             Try --store sqlite:FILE or --store postgres://HOST/DATABASE."
-        );
-        Err(exit::fail(exit::USAGE, &message))
-    }
-
     /// What was named, which has to be there if it is a file.
-    #[cfg(unix)]
     pub(crate) fn told(&self) -> Result<StoreName, Trouble> {
         let store = &self.store;
         if let Some(path) = store.strip_prefix("sqlite:").map(PathBuf::from) {
@@ -59,39 +41,22 @@ impl StoreArg {
     }
 
     /// The file, whether it is there or not, for a command that copies files.
-    pub(crate) fn path(&self) -> Result<PathBuf, ExitCode> {
-        match self.name()? {
-            StoreName::File(path) => Ok(path),
-            StoreName::Server(_) => {
-                let message = "this copies SQLite files, and a PostgreSQL server has its own ways.\n\
-                     Use pg_dump or the backups of the server. A server that was restored is noticed, and no \
-                     lease from before counts on it.";
-                Err(exit::fail(exit::USAGE, message))
-            }
+    pub(crate) fn path(&self) -> Result<PathBuf, Trouble> {
+        if let Some(path) = self.store.strip_prefix("sqlite:") {
+            return Ok(PathBuf::from(path));
         }
+        self.told()?;
+        let what = "this copies SQLite files, and a PostgreSQL server has its own ways";
+        Err(Trouble::usage(what)
+            .then("A server that was restored is noticed, and no lease from before counts on it.")
+            .then("Use the backups of the server, or pg_dump DATABASE > FILE"))
     }
 
     /// The file, which has to be there.
-    pub(crate) fn existing(&self) -> Result<PathBuf, ExitCode> {
-        existing(self.path()?)
+    pub(crate) fn existing(&self) -> Result<PathBuf, Trouble> {
+        let path = self.path()?;
+        self.told().map(|_| path)
     }
-}
-
-/// The file, which has to be there. If it is not, that has been told.
-pub(crate) fn existing(path: PathBuf) -> Result<PathBuf, ExitCode> {
-    if path.is_file() {
-        return Ok(path);
-    }
-    let message = format!(
-        "there is no database file {:?}.\nName another one with --store sqlite:FILE.",
-        path.display().to_string()
-    );
-    Err(exit::fail(exit::NOT_FOUND, &message))
-}
-
-/// Tells the error with its causes, and what to do.
-pub(crate) fn fail(error: &Error) -> ExitCode {
-    exit::fail(exit_of(error), &format!("{}\n{}", exit::chain(error), error.info().remedy))
 }
 
 /// How a command ends that met this error.

@@ -102,19 +102,6 @@ pub(crate) fn clock(at: Timestamp, times: Times) -> String {
     zoned(at, zone)[11..].to_owned()
 }
 
-/// A count with a comma for each thousand.
-pub(crate) fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 fn zoned(at: Timestamp, zone: jiff::tz::TimeZone) -> String {
     let instant = jiff::Timestamp::from_microsecond(at.as_micros());
     let instant = instant.expect("the range is inside jiff's").to_zoned(zone);
@@ -223,13 +210,6 @@ mod tests {
         }
         assert_eq!(times(TimeStyle::Utc).show(at(0)), "2026-09-21T14:13:20.000Z");
         assert_eq!(times(TimeStyle::Unix).show(at(7)), "1790000000.007");
-    }
-
-    #[test]
-    fn counts_are_grouped() {
-        for (count, text) in [(0, "0"), (999, "999"), (3_210, "3,210"), (1_000_000, "1,000,000")] {
-            assert_eq!(grouped(count), text);
-        }
     }
 
     #[test]

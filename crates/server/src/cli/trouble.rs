@@ -5,9 +5,12 @@ use std::process::ExitCode;
 
 use serde::Deserialize;
 use serde_json::json;
-use windlass_kernel::refusal::CodeInfo;
 
-use super::{Output, exit, explain, store};
+use super::{
+    Output, exit,
+    next::{self, About},
+    store,
+};
 
 /// Why a command did not do what it was asked to.
 #[derive(Debug)]
@@ -66,39 +69,32 @@ impl Trouble {
         &self.what
     }
 
-    /// What a server answered instead of what was asked for.
-    pub(crate) fn of_problem(status: u16, body: &str) -> Self {
+    /// With several of them.
+    fn then_all(self, next: Vec<String>) -> Self {
+        next.into_iter().fold(self, Self::then)
+    }
+
+    /// What a server answered to a call of `path` instead of what was asked for.
+    pub(crate) fn of_problem(status: u16, path: &str, body: &str) -> Self {
         let Ok(told) = serde_json::from_str::<Told>(body) else {
             let what = format!("the server answered with status {status} and no explanation");
             return Self::new(exit_of(status), what)
                 .then("Is it a Windlass server? Look at what --server says.");
         };
-        let code = known(&told.code);
+        let about = About { path, detail: &told.detail, job: told.job_id.as_deref() };
         let mut what = format!("{} ({})", told.detail, told.code);
-        if let Some(job) = told.job_id.as_deref().filter(|job| !what.contains(job)) {
-            what = format!("{job}: {what}");
+        if let Some(name) = about.name().filter(|name| !what.contains(name)) {
+            what = format!("{name}: {what}");
         }
-        let mut trouble = Self::new(exit_of(status), what);
-        match code.filter(|info| !info.remedy.is_empty()) {
-            // At a terminal nobody writes headers.
-            Some(_) if status == 401 => {
-                trouble = trouble
-                    .then("Put a token into WINDLASS_TOKEN, or say --token. An admin makes one:")
-                    .then("windlass token add NAME --role operator");
-            }
-            Some(info) => trouble = trouble.then(info.remedy),
-            None => {}
-        }
-        if let Some(job) = told.job_id.filter(|_| status == 409) {
-            trouble = trouble.then(format!("Look at it: windlass job show {job}"));
-        }
+        let mut trouble = Self::new(exit_of(status), what).then_all(next::lines(&told.code, about));
         trouble.problem = Some(body.to_owned());
         trouble
     }
 
-    /// What the store said instead of opening.
+    /// What the store said instead of doing it.
     pub(crate) fn of_store(error: &windlass_store::Error) -> Self {
-        Self::new(store::exit_of(error), exit::chain(error)).then(error.info().remedy)
+        Self::new(store::exit_of(error), exit::chain(error))
+            .then_all(next::lines(error.code(), About::default()))
     }
 
     /// Tells it, and says how to end.
@@ -130,11 +126,6 @@ impl std::fmt::Display for Trouble {
     }
 }
 
-/// What is known of a code.
-fn known(code: &str) -> Option<&'static CodeInfo> {
-    explain::codes().find(|info| info.code == code)
-}
-
 /// The exit code that means the same as a status.
 fn exit_of(status: u16) -> u8 {
     match status {
@@ -155,10 +146,10 @@ mod tests {
     fn a_problem_says_what_to_do_and_how_to_end() {
         let body =
             r#"{"detail": "job j1 is succeeded", "code": "INVALID_TRANSITION", "job_id": "job_1"}"#;
-        let trouble = Trouble::of_problem(409, body);
+        let trouble = Trouble::of_problem(409, "/api/v1/jobs/job_1/cancel", body);
         assert_eq!(trouble.exit, exit::CONFLICT);
         assert_eq!(trouble.what, "job_1: job j1 is succeeded (INVALID_TRANSITION)");
         assert_eq!(trouble.next.last().unwrap(), "Look at it: windlass job show job_1");
-        assert_eq!(Trouble::of_problem(404, "<html>").exit, exit::NOT_FOUND);
+        assert_eq!(Trouble::of_problem(404, "/", "<html>").exit, exit::NOT_FOUND);
     }
 }

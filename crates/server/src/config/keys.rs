@@ -84,7 +84,7 @@ const COUNT: (u64, u64) = (1, 1_000_000_000);
 pub(crate) static SECTIONS: &[Section] = &[
     Section {
         name: "server",
-        about: "The server itself. Each key is a flag and a variable too: --grace-ms, WINDLASS_GRACE_MS.",
+        about: "The server itself. Each key is a flag too: --grace-ms. Its variable has no section: WINDLASS_GRACE_MS.",
         sort: Sort::One,
         keys: &[
             key(
@@ -288,6 +288,7 @@ pub(crate) fn template() -> String {
     let mut text = String::from(
         "# How a Windlass server is set up. What is commented out has the value that stands there.\n\
          # Flags stand above WINDLASS_* variables, and those above this file. Check it: windlass config check FILE\n\
+         # A variable is named by section and key: WINDLASS_ALERTS_LEASE_CHURN=7, WINDLASS_EXECUTORS_HTTP_QUEUES=a,b.\n\
          # What is marked (reload) is read again when the server gets SIGHUP; all else needs a restart.\n",
     );
     for section in SECTIONS {

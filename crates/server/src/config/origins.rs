@@ -4,7 +4,10 @@
 
 use toml::{Table, Value as Toml};
 
-use super::keys::{Key, SECTIONS, Sort, Value};
+use super::{
+    keys::{Key, SECTIONS, Sort, Value},
+    variables::value,
+};
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,8 +56,11 @@ pub(crate) fn without_password(store: &str) -> String {
     }
 }
 
-/// Every key with its value. `given` says what flags and variables say about a key of `[server]`; the file can be used.
-pub(crate) fn entries(given: impl Fn(&str) -> Option<(String, Origin)>, file: &str) -> Vec<Entry> {
+/// Every key with its value. `given` says what flags and variables say about a key of a section; the file can be used.
+pub(crate) fn entries(
+    given: impl Fn(&str, &str) -> Option<(String, Origin)>,
+    file: &str,
+) -> Vec<Entry> {
     let table: Table = toml::from_str(file).unwrap_or_default();
     let mut entries = Vec::new();
     for section in SECTIONS {
@@ -62,7 +68,7 @@ pub(crate) fn entries(given: impl Fn(&str) -> Option<(String, Origin)>, file: &s
             Sort::One => {
                 let found = at(&table, section.name);
                 for key in section.keys {
-                    let above = if section.name == "server" { given(key.name) } else { None };
+                    let above = given(section.name, key.name);
                     entries.push(entry(section.name, key, above, found, file));
                 }
             }
@@ -110,9 +116,9 @@ fn entry(
     let sort = read(key.value.text());
     let in_file = found.and_then(|found| found.get(key.name));
     let (value, origin) = match (above, in_file) {
-        (Some((text, origin)), _) => (Some(typed(&text, &sort)), origin),
-        (None, Some(value)) => {
-            (Some(value.clone()), origin(found, key, line(file, section, key.name)))
+        (Some((text, origin)), _) => (value(&text, &sort).ok(), origin),
+        (None, Some(found_value)) => {
+            (Some(found_value.clone()), origin(found, key, line(file, section, key.name)))
         }
         (None, None) => (usual, Origin::Default),
     };
@@ -127,20 +133,8 @@ fn origin(found: Option<&Table>, key: &Key, line: Option<usize>) -> Origin {
     }
 }
 
-/// What a flag or a variable says, as the file would have it.
-fn typed(text: &str, sort: &Toml) -> Toml {
-    match sort {
-        Toml::String(_) => Toml::String(text.to_owned()),
-        Toml::Boolean(_) => {
-            let word = text.to_ascii_lowercase();
-            Toml::Boolean(matches!(word.as_str(), "true" | "t" | "yes" | "y" | "on" | "1"))
-        }
-        _ => read(text),
-    }
-}
-
 /// A value as the file has it. What is none is taken for text.
-fn read(text: &str) -> Toml {
+pub(super) fn read(text: &str) -> Toml {
     let table = toml::from_str::<Table>(&format!("value = {text}"));
     let value = table.ok().and_then(|mut table| table.remove("value"));
     value.unwrap_or_else(|| Toml::String(text.to_owned()))

@@ -19,7 +19,7 @@ fn args(typed: &[&str]) -> ServerArgs {
 }
 
 fn read(text: &str) -> Result<Config, String> {
-    Config::parse(&ServerArgs::default(), Path::new("windlass.toml"), text)
+    Config::parse(&ServerArgs::default(), &Variables::default(), Path::new("windlass.toml"), text)
 }
 
 fn refused(text: &str) -> String {
@@ -128,13 +128,25 @@ fn a_flag_stands_above_the_file() {
     let file =
         "[server]\nlisten = \"127.0.0.1:1\"\ndev = true\nstore = \"sqlite:a\"\ngrace_ms = 5\n";
     let typed = ["--listen", "127.0.0.1:2", "--dev=false", "--grace-ms", "7"];
-    let config = Config::parse(&args(&typed), Path::new("f"), file).unwrap();
+    let config = Config::parse(&args(&typed), &Variables::default(), Path::new("f"), file).unwrap();
     assert_eq!(config.server.listen, address("127.0.0.1:2"));
     assert!(!config.server.settings.dev);
     assert_eq!(config.server.store, "sqlite:a");
     assert_eq!(config.server.settings.grace, Duration::from_millis(7));
-    assert!(Config::parse(&args(&["--dev"]), Path::new("f"), "").unwrap().server.settings.dev);
-    let out = Config::parse(&args(&["--connections-max", "0"]), Path::new("f"), "").unwrap_err();
+    assert!(
+        Config::parse(&args(&["--dev"]), &Variables::default(), Path::new("f"), "")
+            .unwrap()
+            .server
+            .settings
+            .dev
+    );
+    let out = Config::parse(
+        &args(&["--connections-max", "0"]),
+        &Variables::default(),
+        Path::new("f"),
+        "",
+    )
+    .unwrap_err();
     assert_eq!(out, "f: connections_max: it must be from 1 to 1000000, not 0");
 }
 
@@ -333,6 +345,75 @@ fn every_setting_of_the_server_is_a_flag_and_a_variable_too() {
     }
 }
 
+/// The file below variables.
+fn under(said: &[(&str, &str)], text: &str) -> Result<Config, String> {
+    let said = said.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+    Config::parse(&ServerArgs::default(), &said.collect(), Path::new("windlass.toml"), text)
+}
+
+#[test]
+fn every_value_and_every_list_of_the_file_has_a_variable() {
+    let flags = ["store", "listen", "dev"];
+    for section in keys::SECTIONS.iter().filter(|section| section.sort == keys::Sort::One) {
+        for key in section.keys.iter().filter(|key| !flags.contains(&key.name)) {
+            let name = variable(section.name, key.name).expect("it has one");
+            // The example of a key stands for another value; what is usual is not seen.
+            let other = match key.bounds {
+                Some((least, _)) => (least + 1).to_string(),
+                None => match key.value.text() {
+                    "true" => "off".to_owned(),
+                    "false" => "yes".to_owned(),
+                    "0.2" => "0.5".to_owned(),
+                    text if text.starts_with('[') => "a.example, b.example".to_owned(),
+                    text => format!("{}x", text.trim_matches('"')),
+                },
+            };
+            let told = format!("{:?}", under(&[(&name, &other)], ""));
+            let usual = format!("{:?}", under(&[], ""));
+            assert_ne!(told, usual, "{name} says nothing");
+            // Nobody else is named so.
+            assert_eq!(variables().filter(|it| *it == name).count(), 1, "{name}");
+        }
+    }
+    assert_eq!(variable("webhooks", "url"), None);
+    assert_eq!(variable("alerts", "nothing"), None);
+}
+
+#[test]
+fn a_variable_stands_above_the_file() {
+    let file =
+        "[alerts]\nlease_churn = 3\ndlq_per_minute = 4\n[executors.http]\nqueues = [\"a\"]\n";
+    let said = [
+        ("WINDLASS_ALERTS_LEASE_CHURN", "7"),
+        ("WINDLASS_ALERTS_RETRYING_SHARE", "0.5"),
+        ("WINDLASS_EXECUTORS_HTTP_QUEUES", "calls, slow"),
+        ("WINDLASS_EXECUTORS_HTTP_ENABLED", "off"),
+        ("WINDLASS_GRACE_MS", "9"),
+        ("WINDLASS_ALERTS_DLQ_PER_MINUTE", ""),
+    ];
+    let config = under(&said, file).unwrap();
+    assert_eq!((config.alerts.lease_churn, config.alerts.dlq_per_minute), (7, 4));
+    assert!((config.alerts.retrying_share - 0.5).abs() < f64::EPSILON);
+    assert_eq!(config.executors.http.queues, ["calls", "slow"]);
+    assert!(!config.executors.http.enabled);
+    assert_eq!(config.server.settings.grace, Duration::from_millis(9));
+    assert_eq!(config.server.settings.alerts.interruptions_per_minute, 7);
+}
+
+#[test]
+fn a_variable_that_cannot_be_used_is_named() {
+    for (name, text, told) in [
+        ("WINDLASS_ALERTS_LEASE_CHURN", "0", "it must be from 1 to 1000000000, not 0"),
+        ("WINDLASS_ALERTS_LEASE_CHURN", "many", "expected u64"),
+        ("WINDLASS_EXECUTORS_HTTP_ENABLED", "perhaps", "say true or false"),
+        ("WINDLASS_EXECUTORS_HTTP_QUEUES", ",", "name at least one queue"),
+        ("WINDLASS_TRACES_ENDPOINT", "nowhere", "it must be a URL"),
+    ] {
+        let why = under(&[(name, text)], "[alerts]\nlease_churn = 3\n").unwrap_err();
+        assert!(why.starts_with(&format!("{name}: ")) && why.contains(told), "{why}");
+    }
+}
+
 #[test]
 fn the_bounds_of_the_table_are_those_of_the_parser() {
     for section in keys::SECTIONS.iter().filter(|section| section.sort == keys::Sort::One) {
@@ -353,7 +434,7 @@ fn each_value_is_told_with_where_it_comes_from() {
     let file = "[server]\n\ngrace_ms = 5\nlisten = \"127.0.0.1:1\"\nstore = \"postgres://u:s3cret@h/d\"\n\
         [executors.command.allow.x]\nprogram = \"/bin/sh\"\nenv = { KEY = \"s3cret\" }\n\
         [[webhooks]]\nname = \"x\"\nurl = \"https://e.com/s3cret\"\nsecret = \"s3cret and more\"\n";
-    let given = |name: &str| match name {
+    let given = |_: &str, name: &str| match name {
         "listen" => Some(("127.0.0.1:2".to_owned(), Origin::Flag)),
         "dev" => Some(("1".to_owned(), Origin::Environment)),
         _ => None,

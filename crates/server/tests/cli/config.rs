@@ -24,15 +24,28 @@ fn a_config_is_made_checked_and_shown() {
     let file = "[server]\nlisten = \"127.0.0.1:9000\"\ngrace_ms = 5000\n\n[alerts]\nlease_churn = 7\n\n\
         [[webhooks]]\nname = \"pager\"\nurl = \"https://example.com/hook\"\nsecret = \"sixteen bytes, or\"\n";
     fs::write(shell.folder().join("w.toml"), file).unwrap();
-    shell.run(
-        "WINDLASS_DEV=1 windlass config show --config w.toml --listen 127.0.0.1:7000 --origins",
-    );
+    let said =
+        "WINDLASS_DEV=1 WINDLASS_EXECUTORS_HTTP_QUEUES=calls,slow WINDLASS_ALERTS_LEASE_CHURN=9";
+    shell.run(&format!(
+        "{said} windlass config show --config w.toml --listen 127.0.0.1:7000 --origins"
+    ));
     shell.run("windlass config show | head -n 4");
     shell.about("What is wrong is said with its line.");
     fs::write(shell.folder().join("w.toml"), "[server]\n\nlisen = \"127.0.0.1:1\"\n").unwrap();
     shell.run("windlass config check w.toml");
     shell.run("windlass serve --config w.toml");
     shell.run("windlass config show --grace-ms 0");
+    shell.run("WINDLASS_ALERTS_LEASE_CHURN=0 windlass config show");
+    shell.about("A variable that is none of ours is told, and that is all.");
+    shell.run(
+        "WINDLASS_ALERT_LEASE_CHURN=7 WINDLASS_HTTP_QUEUES=a windlass config show | head -n 1",
+    );
+    shell.run(
+        "WINDLASS_SEVER=http://127.0.0.1:1 WINDLASS_PAGER=ann windlass explain due | head -n 1",
+    );
+    let hook = "[[webhooks]]\nname = \"pager\"\nurl = \"https://example.com\"\nsecret_env = \"WINDLASS_PAGER\"\n";
+    fs::write(shell.folder().join("w.toml"), hook).unwrap();
+    shell.run("WINDLASS_PAGER='sixteen bytes, or more' windlass config check w.toml");
     shell.about("For programs.");
     shell.run("windlass config show -o jsonl | head -n 3");
     shell.finish("config");
@@ -46,10 +59,16 @@ pub(crate) struct Logged {
 
 impl Logged {
     pub(crate) fn start(folder: &Path, args: &[&str]) -> Self {
+        Self::start_under(folder, args, &[])
+    }
+
+    /// The same, below these variables.
+    fn start_under(folder: &Path, args: &[&str], said: &[(&str, &str)]) -> Self {
         let log = File::create(folder.join("log")).expect("the log can be written");
         let mut child = Command::new(env!("CARGO_BIN_EXE_windlass"))
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(args)
+            .envs(said.iter().copied())
             .current_dir(folder)
             .stdout(Stdio::piped())
             .stderr(log)
@@ -80,17 +99,20 @@ fn a_hangup_changes_limits_without_a_restart() {
     let shell = Shell::new();
     let config = |text: &str| fs::write(shell.folder().join("w.toml"), text).unwrap();
     config("[alerts]\nlook_every_ms = 100\n");
-    let server =
-        Logged::start(shell.folder(), &["--dev", "--config", "w.toml", "--grace-ms", "900"]);
+    let server = Logged::start_under(
+        shell.folder(),
+        &["--dev", "--config", "w.toml", "--grace-ms", "900"],
+        &[("WINDLASS_ALERTS_LEASE_CHURN", "900")],
+    );
     let at = format!("--server {}", server.address);
     let log = || fs::read_to_string(shell.folder().join("log")).unwrap();
     let payload = format!("'\"{}\"'", "x".repeat(3_000));
     let add = || shell.quiet(&format!("windlass job add default {payload} {at}"));
     assert_eq!(add().code, 0);
-    // A limit, a threshold, what needs a restart, and what a flag says.
+    // A limit, a threshold, what needs a restart, and what a flag and a variable say.
     config(
         "[server]\nbody_bytes_max = 1024\nconnections_max = 5\ngrace_ms = 7\n\
-         [alerts]\nlook_every_ms = 100\ninvalid_transitions = 1\n",
+         [alerts]\nlook_every_ms = 100\ninvalid_transitions = 1\nlease_churn = 8\n",
     );
     server.hang_up();
     until("the smaller bound", || add().code != 0);
@@ -105,6 +127,7 @@ fn a_hangup_changes_limits_without_a_restart() {
         assert!(line.is_some_and(|line| line.contains(what)), "{key}: {told}");
     }
     assert!(!told.contains("grace_ms"), "a flag stands above the file: {told}");
+    assert!(!told.contains("lease_churn"), "a variable stands above the file: {told}");
     // The new threshold holds.
     let job = shell.quiet(&format!("windlass job add {at}")).stdout.trim().to_owned();
     until("an alert", || {

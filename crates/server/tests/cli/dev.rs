@@ -10,6 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use windlass_testkit::postgres::Cluster;
+
 use crate::shell::Shell;
 
 /// A `windlass dev`, and what it said so far. It is killed when it is dropped.
@@ -20,6 +22,11 @@ struct Dev {
 
 impl Dev {
     fn start(folder: &Path, args: &[&str]) -> Self {
+        Self::start_in(folder, args, 100)
+    }
+
+    /// The same in a terminal of this width.
+    fn start_in(folder: &Path, args: &[&str], columns: usize) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("WINDLASS_")) {
             command.env_remove(name);
@@ -28,6 +35,7 @@ impl Dev {
             .arg("dev")
             .args(args)
             .current_dir(folder)
+            .env("COLUMNS", columns.to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -93,6 +101,58 @@ impl Drop for Dev {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// What `dev` says first and then line by line, and what the demo says, in a terminal of this width.
+fn page(columns: usize) -> Shell {
+    let mut shell = Shell::new();
+    shell.columns(columns);
+    let dev = Dev::start_in(shell.folder(), &["--listen", "127.0.0.1:0"], columns);
+    let add = |line: &str, until: &str| {
+        let added = shell.quiet(&format!("windlass job add {line} --queue demo"));
+        assert_eq!(added.code, 0, "{}", added.stderr);
+        dev.hears(until);
+    };
+    add("demo.report '{\"of\": \"today\"}'", "demo.report       ✓ succeeded");
+    add(
+        "demo.invoice '{\"customer\": \"ann\", \"amount\": \"12,50\"}'",
+        "windlass dlq requeue dlq_",
+    );
+    shell.quiet("windlass queue pause office");
+    let said = dev.hears("pause office");
+    shell.wrote("windlass dev --listen 127.0.0.1:0", &said);
+    shell.run("windlass demo");
+    shell
+}
+
+#[test]
+fn what_dev_says_in_a_narrow_terminal() {
+    page(60).finish("dev_narrow");
+}
+
+#[test]
+fn what_dev_says_in_a_wide_terminal() {
+    page(120).finish("dev_wide");
+}
+
+/// What the crash of the demo says, in a terminal of this width.
+fn crash_page(columns: usize) -> Shell {
+    let mut shell = Shell::new();
+    shell.columns(columns);
+    // So slow that nothing but the kill can come between two steps.
+    let crash = "windlass demo crash --steps 2 --step-ms 2000";
+    shell.run(&format!("{crash} 2>&1 | sed -E 's/kill -9 [0-9]+/kill -9 4711/'"));
+    shell
+}
+
+#[test]
+fn what_the_crash_says_in_a_narrow_terminal() {
+    crash_page(60).finish("crash_narrow");
+}
+
+#[test]
+fn what_the_crash_says_in_a_wide_terminal() {
+    crash_page(120).finish("crash_wide");
 }
 
 #[test]
@@ -170,6 +230,40 @@ fn a_job_that_is_killed_with_its_process_goes_on_after_the_next_start() {
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
 
+/// The same on a database server, where others are not found by the name of the store.
+#[test]
+fn dev_on_postgresql_goes_on_after_it_was_killed() {
+    let shell = Shell::new();
+    let port = Cluster::shared().port();
+    let store = format!("postgres://postgres@127.0.0.1:{port}/postgres?schema=dev_killed");
+    let args = ["--listen", "127.0.0.1:0", "--store", store.as_str()];
+    let dev = Dev::start(shell.folder(), &args);
+    let said = dev.said();
+    assert!(!said.contains("postgres@"), "{said}");
+    assert!(said.contains(&format!("export WINDLASS_SERVER={}", dev.url())), "{said}");
+    let nowhere = shell.quiet(&format!("windlass demo --store '{store}'"));
+    assert_eq!(nowhere.code, 2, "{}", nowhere.stderr);
+    assert!(nowhere.stderr.contains("windlass demo --server http://"), "{}", nowhere.stderr);
+    let import = "demo.import '{\"steps\": 5, \"step_ms\": 400}' --queue demo";
+    let job = shell.quiet(&format!("windlass job add {import} --server {}", dev.url()));
+    let job = job.stdout.trim().to_owned();
+    let began = Instant::now();
+    while ask(&dev.url(), &format!("/api/v1/jobs/{job}"))["progress"]["step"].as_u64() < Some(2) {
+        assert!(began.elapsed() < Duration::from_secs(30), "{}", dev.said());
+        thread::sleep(Duration::from_millis(20));
+    }
+    dev.kill();
+    let dev = Dev::start(shell.folder(), &args);
+    dev.hears("↻ resumed 1 job; nothing was repeated");
+    dev.hears(" of 5, under epoch 2");
+    dev.hears("✓ succeeded");
+    let top = shell.quiet(&format!("windlass top --once --store '{store}'"));
+    assert!(top.stdout.contains("demo       0        0"), "{}", top.stdout);
+    let top = shell.quiet(&format!("windlass top --once --server {}", dev.url()));
+    assert!(top.stdout.starts_with("enqueued "), "{}{}", top.stdout, top.stderr);
+    dev.stop();
+}
+
 #[test]
 fn the_demo_needs_a_server_of_its_own() {
     let mut shell = Shell::new();
@@ -223,7 +317,7 @@ fn the_crash_of_the_demo_is_real_and_counted() {
     assert_eq!(steps, [1, 2, 3, 4]);
     assert_eq!(seen["effects_repeated"], 0);
     let told = shell.quiet("windlass demo crash --steps 2 --step-ms 200");
-    assert!(told.stdout.contains("epoch 2 did the steps 2"), "{}{}", told.stdout, told.stderr);
+    assert!(told.stdout.contains("epoch 2 did the step 2"), "{}{}", told.stdout, told.stderr);
 }
 
 /// Where the server of this folder answers, as its lock says.

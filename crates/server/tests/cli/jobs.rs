@@ -27,6 +27,8 @@ fn jobs_are_made_listed_and_cancelled() {
     shell.run("windlass job add send_mail '{to: ann}'");
     shell.run("windlass job list --state done");
     shell.run("windlass job list --server http://127.0.0.1:1");
+    shell.quiet("echo 'no database, whatever its name says' > other.db");
+    shell.run("windlass job list --store sqlite:other.db");
     shell.about("For programs.");
     shell.run(&format!("windlass job why {job} -o jsonl"));
     shell.run("windlass job why job_00000000000000000000000007 -o json");

@@ -66,6 +66,11 @@ impl Shell {
         ran
     }
 
+    /// Writes down a line and what it said, which somebody else has run.
+    pub(crate) fn wrote(&mut self, line: &str, said: &str) {
+        self.page.push_str(&format!("\n$ {line}\n{said}"));
+    }
+
     /// Types a line, and says nothing of it on the page.
     pub(crate) fn quiet(&self, line: &str) -> Ran {
         let run = self.command(line).output().expect("there is a shell");
@@ -123,7 +128,8 @@ impl Shell {
     }
 }
 
-fn pages() -> PathBuf {
+/// Where the pages are.
+pub(crate) fn pages() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/pages")
 }
 
@@ -133,9 +139,17 @@ fn steady(text: &str) -> String {
     let (mut steady, mut rest) = (String::new(), text);
     while let Some(first) = rest.chars().next() {
         let is_begin = !steady.ends_with(|before: char| before.is_ascii_alphanumeric());
-        let found = is_begin.then(|| id_len(rest).or_else(|| time_len(rest))).flatten();
+        let is_logged = steady.ends_with(&format!("{CLOCK}  "));
+        let known_len = || {
+            let short = if is_logged { short_id_len(rest) } else { None };
+            id_len(rest).or_else(|| time_len(rest)).or_else(|| clock_len(rest)).or(short)
+        };
+        let chance = chance_len(&steady, rest);
+        let found = is_begin.then(known_len).flatten().or(chance);
         match found {
             Some(len) if rest.starts_with("20") => steady.push_str(&time(len)),
+            Some(len) if len == CLOCK.len() && clock_len(rest).is_some() => steady.push_str(CLOCK),
+            Some(len) if chance.is_some() => steady.push_str(&"0".repeat(len)),
             Some(len) => {
                 let count = known.len() + 1;
                 let number = *known.entry(rest[..len].to_owned()).or_insert(count);
@@ -172,6 +186,30 @@ fn time_len(text: &str) -> Option<usize> {
     let rest = &text[shape.len()..];
     let fraction = rest.bytes().take_while(|byte| *byte == b'.' || byte.is_ascii_digit()).count();
     rest[fraction..].starts_with('Z').then_some(shape.len() + fraction + 1)
+}
+
+/// The time of the day at which every line of a log was written.
+const CLOCK: &str = "00:00:00.000";
+
+/// The length of the time of a day that the text begins with, as a log has it.
+fn clock_len(text: &str) -> Option<usize> {
+    let is_like = |(byte, like): (u8, u8)| byte == like || like == b'0' && byte.is_ascii_digit();
+    let is_clock = text.len() >= CLOCK.len() && text.bytes().zip(CLOCK.bytes()).all(is_like);
+    is_clock.then_some(CLOCK.len())
+}
+
+/// The length of the end of an id, as a log has it behind the time.
+fn short_id_len(text: &str) -> Option<usize> {
+    let len = text.bytes().take_while(u8::is_ascii_alphanumeric).count();
+    (len == 6 && text[len..].starts_with("  ")).then_some(len)
+}
+
+/// The length of what the text begins with if chance made it: the rest of the name of a worker, or a port that was free.
+fn chance_len(before: &str, text: &str) -> Option<usize> {
+    let len = text.bytes().take_while(u8::is_ascii_hexdigit).count();
+    let is_port = before.ends_with("127.0.0.1:") && len == 5;
+    let is_worker = ["by demo-", "worker http-"].iter().any(|it| before.ends_with(it));
+    (is_port || is_worker && len > 0).then_some(len)
 }
 
 /// A time in a table is always as long; one in a document is as long as its fraction happens to be.

@@ -10,6 +10,7 @@ use std::{
     },
     path::PathBuf,
     process::{Child, Command},
+    sync::atomic::{AtomicU16, AtomicU32, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -177,14 +178,18 @@ fn end(child: &mut Child) {
     let _ = child.wait();
 }
 
+/// A port that nobody listens on. It lies below those that the system hands out, so that nobody is given it before it is
+/// used, and no two pages try the same.
 fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
-    listener.local_addr().expect("it has one").port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 20_000 + u16::try_from(std::process::id() % 100).expect("it is small") * 100;
+    let ports = (0..100).map(|_| first + NEXT.fetch_add(1, Ordering::Relaxed) % 100);
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    ports.into_iter().find(is_free).expect("there is a free port")
 }
 
 /// A database of its own.
 fn database() -> String {
-    use std::sync::atomic::{AtomicU32, Ordering};
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let (cluster, number) = (Cluster::shared(), NUMBER.fetch_add(1, Ordering::Relaxed));
     let port = cluster.port().to_string();

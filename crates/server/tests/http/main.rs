@@ -12,6 +12,8 @@ mod client;
 mod contracts;
 mod feed;
 mod jobs;
+#[path = "../../src/cli/json.rs"]
+mod json;
 mod kill;
 mod letters;
 #[cfg(target_os = "linux")]

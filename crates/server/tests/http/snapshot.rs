@@ -15,6 +15,7 @@ use reqwest::Method;
 
 use crate::{
     client::{Answer, client, send},
+    json::laid_out,
     server::Server,
 };
 
@@ -145,57 +146,6 @@ pub(crate) fn requests() -> Vec<(String, String)> {
     requests
 }
 
-/// JSON with a line for each member. Only white space is changed: a number stays as it was sent.
-fn laid_out(json: &str) -> String {
-    let (mut text, mut depth, mut in_string, mut escaped) = (String::new(), 0, false, false);
-    let line = |text: &mut String, depth: usize| {
-        text.push('\n');
-        text.push_str(&"  ".repeat(depth));
-    };
-    let mut rest = json.chars().peekable();
-    while let Some(character) = rest.next() {
-        if in_string {
-            text.push(character);
-            match character {
-                _ if escaped => escaped = false,
-                '\\' => escaped = true,
-                '"' => in_string = false,
-                _ => {}
-            }
-            continue;
-        }
-        match character {
-            '{' | '[' => {
-                text.push(character);
-                let is_empty =
-                    matches!((character, rest.peek()), ('{', Some('}')) | ('[', Some(']')));
-                if is_empty {
-                    text.extend(rest.next());
-                } else {
-                    depth += 1;
-                    line(&mut text, depth);
-                }
-            }
-            '}' | ']' => {
-                depth -= 1;
-                line(&mut text, depth);
-                text.push(character);
-            }
-            ',' => {
-                text.push(character);
-                line(&mut text, depth);
-            }
-            ':' => text.push_str(": "),
-            ' ' | '\n' => {}
-            _ => {
-                in_string = character == '"';
-                text.push(character);
-            }
-        }
-    }
-    text
-}
-
 /// The text with names in place of what differs from run to run: ids are numbered as they come.
 fn named(text: &str) -> String {
     let mut names = Names::default();
@@ -291,10 +241,4 @@ fn what_differs_from_run_to_run_has_a_name() {
                 2126-01-02T03:04:05Z, job_00000000000000000000000007";
     let expected = "<job_1>:1 at <time>, 2126-01-02T03:04:05Z, job_00000000000000000000000007";
     assert_eq!(named(text), expected);
-}
-
-#[test]
-fn json_is_laid_out_and_numbers_stay_as_they_are() {
-    let laid = laid_out(r#"{"a":[1.50,{}],"b":"{,"}"#);
-    assert_eq!(laid, "{\n  \"a\": [\n    1.50,\n    {}\n  ],\n  \"b\": \"{,\"\n}");
 }

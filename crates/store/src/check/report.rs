@@ -94,13 +94,21 @@ impl fmt::Display for Violation {
     }
 }
 
+/// `1 job`, `2 jobs`.
+fn counted((count, one): (u64, &str)) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{count} {one}{ending}")
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { jobs, events, log_rows, letters, .. } = self;
-        write!(f, "{jobs} jobs, {events} events in {log_rows} log rows, {letters} dead letters: ")?;
+        let [jobs, events] = [(self.jobs, "job"), (self.events, "event")].map(counted);
+        let [rows, letters] =
+            [(self.log_rows, "log row"), (self.letters, "dead letter")].map(counted);
+        write!(f, "{jobs}, {events} in {rows}, {letters}: ")?;
         match self.found() {
             0 => f.write_str("all rules hold"),
-            found => write!(f, "{found} violations"),
+            found => f.write_str(&counted((found, "violation"))),
         }?;
         self.violations.iter().try_for_each(|violation| write!(f, "\n{violation}"))
     }

@@ -113,7 +113,16 @@ impl Options {
             #[cfg(unix)]
             tokio_postgres::config::Host::Unix(path) => path.display().to_string(),
         });
-        let hosts: Vec<String> = hosts.collect();
+        let ports = self.config.get_ports();
+        // One port is for all hosts; the usual one need not be read.
+        let port = |place: usize| ports.get(place).or(ports.first()).filter(|port| **port != 5432);
+        let hosts: Vec<String> = hosts
+            .enumerate()
+            .map(|(place, host)| match port(place) {
+                Some(port) => format!("{host}:{port}"),
+                None => host,
+            })
+            .collect();
         let database = self.config.get_dbname().unwrap_or_default();
         format!("postgres://{}/{database}?schema={}", hosts.join(","), self.schema)
     }

@@ -29,9 +29,10 @@ fn a_url_says_all_there_is_to_say() {
     let options = Options::parse(url).unwrap();
     assert_eq!(options.schema, "jobs");
     assert_eq!(options.config.get_ports(), [5433]);
-    assert_eq!(options.name(), "postgres://db.example/shop?schema=jobs");
-    let usual = Options::parse("postgres://db.example/shop").unwrap();
+    assert_eq!(options.name(), "postgres://db.example:5433/shop?schema=jobs");
+    let usual = Options::parse("postgres://db.example:5432/shop").unwrap();
     assert_eq!(usual.schema, "windlass");
+    assert_eq!(usual.name(), "postgres://db.example/shop?schema=windlass");
 }
 
 #[test]

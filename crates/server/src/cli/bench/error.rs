@@ -4,7 +4,10 @@ use std::{io, path::PathBuf};
 
 use windlass::SubmitError;
 
-use crate::cli::exit;
+use crate::cli::{
+    exit,
+    next::{self, About},
+};
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
@@ -65,7 +68,10 @@ impl Error {
     /// The error with its causes, and what to do.
     pub(super) fn told(&self) -> String {
         match self {
-            Error::Store(error) => format!("{}\n{}", exit::chain(self), error.info().remedy),
+            Error::Store(error) => {
+                let next = next::lines(error.code(), About::default());
+                format!("{}\n{}", exit::chain(self), next.join("\n"))
+            }
             _ => exit::chain(self),
         }
     }

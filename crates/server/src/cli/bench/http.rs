@@ -16,7 +16,7 @@ use serde::Serialize;
 use tokio::{net::TcpStream, task::JoinSet};
 
 use super::{error::Error, options::HttpPlan, times::Times};
-use crate::cli::{Output, output};
+use crate::cli::{Output, output, prose::wrapped, view::View};
 
 /// One run. Programs rely on these fields.
 #[derive(Serialize)]
@@ -36,12 +36,12 @@ struct Document {
 }
 
 /// Measures, and prints what was measured.
-pub(super) fn run(plan: &HttpPlan, format: Output) -> Result<(), Error> {
+pub(super) fn run(plan: &HttpPlan, view: &View) -> Result<(), Error> {
     let runtime = tokio::runtime::Runtime::new().map_err(Error::Runtime)?;
     for _ in 0..plan.runs {
         let document = runtime.block_on(one_run(plan))?;
-        let text = match format {
-            Output::Table => table(&document),
+        let text = match view.output {
+            Output::Table => wrapped(&table(&document), 0, view.width),
             Output::Json => {
                 serde_json::to_string_pretty(&document).expect("it is plain data") + "\n"
             }

@@ -32,23 +32,26 @@ use tokio::runtime::Runtime;
 
 pub(crate) use self::options::Bench;
 use self::{error::Error, options::Plan, place::Place, progress::Progress, report::Document};
-use super::{Output, exit, output};
+use super::{
+    exit,
+    view::{self, View},
+};
 
-pub(crate) fn run(command: &Bench, format: Output) -> ExitCode {
+pub(crate) fn run(command: &Bench, view: &View) -> ExitCode {
     if cfg!(debug_assertions) {
         eprintln!(
             "windlass: this is a debug build; only `cargo run --release` says how fast it is."
         );
     }
     if let Some(plan) = command.http() {
-        return match http::run(&plan, format) {
+        return match http::run(&plan, view) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => exit::fail(error.exit_code(), &error.told()),
         };
     }
     match all_runs(command) {
         Ok((plan, documents)) => {
-            output::print(&report::shown(&plan, &documents, format));
+            view::print(&report::shown(&plan, &documents, view));
             ExitCode::SUCCESS
         }
         Err(error) => exit::fail(error.exit_code(), &error.told()),

@@ -5,7 +5,11 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{options::Plan, run::Measured};
-use crate::cli::Output;
+use crate::cli::{
+    Output,
+    table::{Cell, Room, Table},
+    view::View,
+};
 
 /// One run. Programs rely on these fields.
 #[derive(Serialize)]
@@ -64,24 +68,30 @@ impl Yard {
 }
 
 /// One run is a document; several are a list of them.
-pub(super) fn shown(plan: &Plan, documents: &[Document], format: Output) -> String {
+pub(super) fn shown(plan: &Plan, documents: &[Document], view: &View) -> String {
     let line = |it: &Document| serde_json::to_string(it).expect("figures are plain data") + "\n";
     let pretty = match documents {
         [one] => serde_json::to_string_pretty(one),
         all => serde_json::to_string_pretty(all),
     };
-    match format {
-        Output::Table => table(plan, documents),
+    match view.output {
+        Output::Table => table(plan, documents, view.width),
         Output::Json => pretty.expect("figures are plain data") + "\n",
         Output::Jsonl => documents.iter().map(line).collect(),
     }
 }
 
 /// A row for each run, and the median of the ratios.
-fn table(plan: &Plan, documents: &[Document]) -> String {
-    let mut rows = vec![heads(plan)];
-    rows.extend(documents.iter().enumerate().map(|(place, run)| row(place + 1, run)));
-    let mut text = title(plan) + &aligned(&rows);
+fn table(plan: &Plan, documents: &[Document], width: usize) -> String {
+    let mut table =
+        COLUMNS.iter().fold(Table::default(), |table, (name, room)| table.number(name, *room));
+    if plan.yardstick.is_some() {
+        table = table.number("yardstick/s", Room::Spare(1)).number("ratio", Room::Needed);
+    }
+    for (place, run) in documents.iter().enumerate() {
+        table.row(row(place + 1, run).into_iter().map(Cell::from));
+    }
+    let mut text = title(plan) + &table.fit(width);
     let ratios = documents.iter().filter_map(|run| run.yard.as_ref()).map(|yard| yard.ratio);
     if let Some(median) = median(ratios.collect()) {
         text.push_str(&format!("median ratio {median:.2}\n"));
@@ -107,14 +117,20 @@ fn title(plan: &Plan) -> String {
     title + "\n"
 }
 
-fn heads(plan: &Plan) -> Vec<String> {
-    let mut heads = vec!["run", "jobs", "seconds", "jobs/s", "p50 ms", "p95 ms", "p99 ms"];
-    heads.extend(["commits", "bytes/job", "cpu s/million", "peak MB"]);
-    if plan.yardstick.is_some() {
-        heads.extend(["yardstick/s", "ratio"]);
-    }
-    heads.into_iter().map(str::to_owned).collect()
-}
+/// What is told of each run, and what goes first where there is no room for all of it.
+const COLUMNS: [(&str, Room); 11] = [
+    ("run", Room::Needed),
+    ("jobs", Room::Needed),
+    ("seconds", Room::Spare(3)),
+    ("jobs/s", Room::Needed),
+    ("p50 ms", Room::Needed),
+    ("p95 ms", Room::Spare(2)),
+    ("p99 ms", Room::Needed),
+    ("commits", Room::Spare(7)),
+    ("bytes/job", Room::Spare(5)),
+    ("cpu s/million", Room::Spare(6)),
+    ("peak MB", Room::Spare(4)),
+];
 
 fn row(number: usize, run: &Document) -> Vec<String> {
     let known = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.1}"));
@@ -135,14 +151,6 @@ fn row(number: usize, run: &Document) -> Vec<String> {
         row.extend([grouped(yard.yardstick_jobs_per_s), format!("{:.2}", yard.ratio)]);
     }
     row
-}
-
-/// Columns as wide as what stands in them.
-fn aligned(rows: &[Vec<String>]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let cell = |(column, cell): (usize, &String)| format!("{cell:>0$}", width(column));
-    let line = |row: &Vec<String>| row.iter().enumerate().map(cell).collect::<Vec<_>>().join("  ");
-    rows.iter().map(|row| line(row) + "\n").collect()
 }
 
 /// A whole number with its thousands apart, as people can also type it.

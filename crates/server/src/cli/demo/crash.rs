@@ -18,6 +18,7 @@ use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::{Child, Command},
     sync::mpsc,
+    task::JoinHandle,
     time::{Instant, sleep, timeout},
 };
 use windlass_kernel::Timestamp;
@@ -106,14 +107,14 @@ pub(super) async fn run(command: &Crash, view: &View) -> Result<(), Trouble> {
     let job = first.enqueue(IMPORT, &json!(import)).await?;
     let half = command.steps / 2;
     first.until(&job, |job| job.progress.as_ref().is_some_and(|done| done.step >= half)).await?;
+    // At once, while the job is in the middle: what the server said before is read to its end.
     let killed_process = first.process();
-    sleep(LOOK).await;
+    first.kill().await?;
     say(format!("  {DIM}│{DIM:#} {half} of {} steps are done", command.steps));
     say(format!("\n{BOLD}3. The server is killed: kill -9 {killed_process}{BOLD:#}"));
-    first.kill().await?;
     say(format!("\n{BOLD}4. It is started again, on the same database.{BOLD:#}"));
     let mut second = Server::start(folder.path(), view).await?;
-    let resumed = second.resumed().await?;
+    let resumed = second.resumed(&job).await?;
     let ended = second.until(&job, |job| job.state == "succeeded").await?;
     let events = second.api.page(&path(&["jobs", &job, "events"])).await?;
     let events: Vec<Event> = events.read()?;
@@ -158,7 +159,8 @@ fn text(seen: &Seen, events: &[Event], effects: &str, report: &str, view: &View)
     text.push_str(&format!("\n{BOLD}6. What was counted outside, in a plain file{BOLD:#}\n"));
     for (epoch, steps) in &seen.steps_by_epoch {
         let steps: Vec<String> = steps.iter().map(ToString::to_string).collect();
-        text.push_str(&format!("  epoch {epoch} did the steps {}\n", steps.join(" ")));
+        let word = if steps.len() == 1 { "step" } else { "steps" };
+        text.push_str(&format!("  epoch {epoch} did the {word} {}\n", steps.join(" ")));
     }
     let reports = effects.lines().filter(|line| line.starts_with(report)).count();
     text.push_str(&format!(
@@ -204,6 +206,7 @@ struct Server {
     child: Child,
     api: Api,
     lines: mpsc::UnboundedReceiver<String>,
+    reading: JoinHandle<()>,
 }
 
 impl Server {
@@ -250,7 +253,7 @@ impl Server {
         };
         let (send, lines) = mpsc::unbounded_channel();
         let view = view.clone();
-        tokio::spawn(async move {
+        let reading = tokio::spawn(async move {
             while let Ok(Some(line)) = read.next_line().await {
                 // What it says first is the same each time; then each line begins with the time or is about a start.
                 if line.starts_with(|it: char| it.is_ascii_digit()) || line.starts_with('↻') {
@@ -259,7 +262,7 @@ impl Server {
                 let _ = send.send(line);
             }
         });
-        Ok(Self { child, api: Api::in_development(&url)?, lines })
+        Ok(Self { child, api: Api::in_development(&url)?, lines, reading })
     }
 
     fn process(&self) -> u32 {
@@ -288,8 +291,14 @@ impl Server {
         }
     }
 
-    /// What it says of what it found.
-    async fn resumed(&mut self) -> Result<String, Trouble> {
+    /// What it says of what it found. A job that was over before the kill cannot be resumed.
+    async fn resumed(&mut self, id: &str) -> Result<String, Trouble> {
+        let events: Vec<Event> = self.api.page(&path(&["jobs", id, "events"])).await?.read()?;
+        let has = |state: &str| events.iter().any(|event| event.to == state);
+        if has("succeeded") && !has("interrupted") {
+            return Err(Trouble::failed("the job was over before the server was killed")
+                .then("Give it more to do: windlass demo crash --steps 8 --step-ms 1000"));
+        }
         let found = async {
             while let Some(line) = self.lines.recv().await {
                 if let Some(resumed) = line.strip_prefix("↻ ") {
@@ -302,8 +311,10 @@ impl Server {
         found.ok_or_else(|| Trouble::failed("the server did not resume the job"))
     }
 
-    /// Ends it at once, as a crash would: SIGKILL.
+    /// Ends it at once, as a crash would: SIGKILL. What it had said is told before anything else is.
     async fn kill(mut self) -> Result<(), Trouble> {
-        self.child.kill().await.map_err(|error| Trouble::failed(format!("cannot kill it: {error}")))
+        let killed = self.child.kill().await;
+        let _ = timeout(PATIENCE, self.reading).await;
+        killed.map_err(|error| Trouble::failed(format!("cannot kill it: {error}")))
     }
 }

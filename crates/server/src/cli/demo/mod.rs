@@ -48,11 +48,16 @@ pub(crate) async fn run(command: &Demo, view: &View) -> Result<(), Trouble> {
     }
     let api = Api::open(&command.api).await?;
     if !api.is_server() {
+        let is_alone = api.is_alone();
         api.close().await;
-        return Err(Trouble::not_found(
-            "nobody serves this database, so nobody would run the demo",
-        )
-        .then("Start a server in another terminal: windlass dev"));
+        return Err(match is_alone {
+            true => Trouble::not_found("nobody serves this database, so nobody would run the demo")
+                .then("Start a server in another terminal: windlass dev"),
+            // A database server does not tell who else is there.
+            false => Trouble::usage("the demo runs in a windlass dev, and this names a database")
+                .then("Start one in another terminal: windlass dev --store postgres://…")
+                .then("Then name it: windlass demo --server http://127.0.0.1:7117"),
+        });
     }
     let made = api.call(axum::http::Method::POST, "/api/v1/internal/demo", None).await;
     let made = made.map_err(|trouble| match trouble.exit {
@@ -100,7 +105,7 @@ pub(crate) fn told(ids: &[String]) -> String {
 
 /// Waits for the dead letter, and shows how to mend it.
 async fn requeue(api: &Api, invoice: &str) -> Result<(), Trouble> {
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + Duration::from_secs(30);
     loop {
         let stands: Stands = api.get(&path(&["jobs", invoice])).await?.read()?;
         if let Some(letter) = stands.dlq_id {

@@ -50,8 +50,9 @@ impl Banner {
             env!("CARGO_PKG_VERSION")
         );
         let mut line = |name: &str, what: &str, more: &str| {
-            let more = if more.is_empty() { String::new() } else { format!(" {DIM}{more}{DIM:#}") };
-            let what = if more.is_empty() { what.to_owned() } else { format!("{what:<23}") };
+            let more =
+                if more.is_empty() { String::new() } else { format!("  {DIM}{more}{DIM:#}") };
+            let what = if more.is_empty() { what.to_owned() } else { format!("{what:<22}") };
             let _ = writeln!(text, "  {DIM}{name:<9}{DIM:#} {what}{more}");
         };
         line("API", url, &format!("docs: {url}/docs"));
@@ -74,7 +75,8 @@ impl Banner {
             some => format!("; built in: {}", some.join(", ")),
         };
         line("Workers", &format!("none of yours is connected yet{built_in}"), "");
-        line("", &format!("Rust: Engine::open(\"{url}\"), else POST {url}/api/v1/claims"), "");
+        line("", &format!("Rust: Engine::open(\"{url}\")"), "");
+        line("", &format!("else: POST {url}/api/v1/claims"), "");
         let keys = if self.has_keys { "d demo   h help   q quit" } else { "Ctrl-C ends it" };
         let _ = writeln!(text, "\n  {DIM}{keys}{DIM:#}\n");
         text

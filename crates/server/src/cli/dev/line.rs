@@ -113,7 +113,10 @@ struct Noted {
 /// The line of what is about something else than a job.
 pub(super) fn of_note(told: &FeedEvent, view: &View) -> Option<String> {
     let noted: Noted = serde_json::from_str(&told.line).ok()?;
-    let name = one_line(&format!("{} {} {}", noted.about, noted.name, noted.what));
+    // The name of a rule begins with its tenant: whoever has one need not read it.
+    let usual = format!("{}/", windlass::Engine::TENANT_DEFAULT);
+    let name = noted.name.strip_prefix(&usual).unwrap_or(&noted.name);
+    let name = one_line(&format!("{} {name} {}", noted.about, noted.what));
     Some(format!("{DIM}{}  ------{DIM:#}  · {name}", clock(told.at, view.times)))
 }
 

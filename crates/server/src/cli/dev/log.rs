@@ -24,8 +24,8 @@ use super::{
 use crate::{
     cli::{
         Output,
+        count::grouped,
         serving::Serving,
-        times::grouped,
         view::{DIM, View, print},
     },
     executors::stopped,

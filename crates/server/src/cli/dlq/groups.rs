@@ -7,7 +7,7 @@ use windlass_kernel::Timestamp;
 use crate::cli::{
     Output,
     api::{Api, ApiArgs, path, with_query},
-    job::grouped,
+    count::grouped,
     table::{Room, Table},
     trouble::Trouble,
     view::View,

@@ -6,8 +6,9 @@ use super::{Letter, letter_id, look};
 use crate::cli::{
     api::{Api, ApiArgs, path},
     job::{Facts, block, error_block, one_line},
+    prose,
     trouble::Trouble,
-    view::{BOLD, DIM, View},
+    view::{BOLD, View},
 };
 
 #[derive(Args)]
@@ -49,7 +50,7 @@ fn text(letter: &Letter, view: &View) -> String {
         text.push_str(&format!("\n{}", block("Payload", payload.get(), &letter.job_id)));
     }
     text.push_str(&says(letter, view));
-    text.push_str(&next(letter));
+    text.push_str(&next(letter, view.width));
     text
 }
 
@@ -93,7 +94,7 @@ fn says(letter: &Letter, view: &View) -> String {
 }
 
 /// What can be done next.
-fn next(letter: &Letter) -> String {
+fn next(letter: &Letter, width: usize) -> String {
     let id = &letter.dlq_id;
     let commands = match letter.state.as_str() {
         "open" => vec![
@@ -111,10 +112,5 @@ fn next(letter: &Letter) -> String {
             .collect(),
         _ => vec![(format!("windlass job show {}", letter.job_id), "look at the job that failed")],
     };
-    let wide = commands.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
-    let mut text = format!("\n{BOLD}Next{BOLD:#}\n");
-    for (command, what) in commands {
-        text.push_str(&format!("  {command:<wide$}  {DIM}{what}{DIM:#}\n"));
-    }
-    text
+    format!("\n{BOLD}Next{BOLD:#}\n{}", prose::commands(&commands, width))
 }

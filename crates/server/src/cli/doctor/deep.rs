@@ -7,7 +7,7 @@ use windlass_store::{
     postgres, sqlite,
 };
 
-use crate::cli::store::StoreName;
+use crate::cli::{prose::wrapped, store::StoreName};
 
 /// What the whole history told.
 #[derive(Serialize)]
@@ -60,8 +60,13 @@ impl Deep {
         self.violations.is_empty() && self.more == 0
     }
 
-    pub(super) fn text(&self) -> &str {
-        &self.text
+    /// What the whole history told. Events below a broken rule stay as they are.
+    pub(super) fn text(&self, width: usize) -> String {
+        let line = |line: &str| match line.starts_with(' ') {
+            true => format!("{line}\n"),
+            false => format!("{}\n", wrapped(line, 0, width)),
+        };
+        self.text.lines().map(line).collect()
     }
 }
 

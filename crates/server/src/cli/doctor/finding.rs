@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::deep::Deep;
 use crate::cli::{
     Output, output,
+    prose::wrapped,
     trouble::Trouble,
     view::{DIM, View, print},
 };
@@ -55,6 +56,9 @@ impl Check {
     }
 }
 
+/// Where sentences begin: behind the shape and the name of what was looked at.
+const INDENT: usize = 11;
+
 /// Everything that was found.
 #[derive(Serialize)]
 pub(super) struct Findings {
@@ -74,12 +78,12 @@ impl Findings {
 
     pub(super) fn show(&self, view: &View) {
         match view.output {
-            Output::Table => print(&self.text()),
+            Output::Table => print(&self.text(view.width)),
             format => output::show(format, "", self),
         }
     }
 
-    fn text(&self) -> String {
+    fn text(&self, width: usize) -> String {
         let mut text = String::new();
         for check in &self.checks {
             let color = |color: AnsiColor| Style::new().fg_color(Some(color.into()));
@@ -89,13 +93,15 @@ impl Findings {
                 State::Bad => ("✗", color(AnsiColor::Red)),
             };
             let Check { check: name, what, remedy, .. } = check;
+            let what = wrapped(what, INDENT, width);
             text.push_str(&format!("{style}{shape}{style:#} {name:<7}  {what}\n"));
             for line in remedy.iter().flat_map(|remedy| remedy.lines()) {
-                text.push_str(&format!("           {DIM}→{DIM:#} {line}\n"));
+                let (blank, line) = (" ".repeat(INDENT), wrapped(line, INDENT + 2, width));
+                text.push_str(&format!("{blank}{DIM}→{DIM:#} {line}\n"));
             }
         }
         match &self.deep {
-            Some(deep) => text + "\n" + deep.text(),
+            Some(deep) => text + "\n" + &deep.text(width),
             None => text,
         }
     }

@@ -161,13 +161,13 @@ fn leases(measured: &Measured) -> Check {
         .collect();
     let held: u64 = survey.sessions.iter().map(|session| session.held).sum();
     let Some(oldest) = leaked.iter().min_by_key(|session| session.lapses_at) else {
-        return Check::ok(
-            "leases",
-            format!(
-                "{}, and none by a worker that is gone",
-                many(held, "a job is held", "jobs are held")
-            ),
-        );
+        let held = match held {
+            0 => "no job is held".to_owned(),
+            some => {
+                many(some, "a job is held", "jobs are held") + ", and none by a worker that is gone"
+            }
+        };
+        return Check::ok("leases", held);
     };
     let jobs: u64 = leaked.iter().map(|session| session.held).sum();
     let workers = many(leaked.len() as u64, "a worker that is", "workers that are");

@@ -21,6 +21,7 @@ use self::{
 };
 use super::{
     api::{Api, ApiArgs},
+    next::{self, About},
     progress,
     store::StoreName,
     trouble::Trouble,
@@ -76,7 +77,8 @@ async fn store(name: &StoreName, args: &ApiArgs) -> Vec<Check> {
         Ok(measured) => measured,
         Err(error) => {
             let what = super::exit::chain(&error);
-            return vec![Check::bad("store", what, error.info().remedy)];
+            let next = next::lines(error.code(), About::default());
+            return vec![Check::bad("store", what, next.join("\n"))];
         }
     };
     let mut checks = judge::all(&measured);

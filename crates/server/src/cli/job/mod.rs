@@ -15,7 +15,7 @@ use clap::Subcommand;
 pub(crate) use self::{
     add::payload,
     seen::{Failed, Job, is_end, one_line},
-    show::{Facts, block, error_block, grouped},
+    show::{Facts, block, error_block},
 };
 use super::{trouble::Trouble, view::View};
 

@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 use crate::cli::{
     api::{Api, ApiArgs, path},
+    prose::wrapped,
     trouble::Trouble,
     view::View,
 };
@@ -41,7 +42,7 @@ pub(super) async fn run(command: &Verify, view: &View) -> Result<(), Trouble> {
     for id in &command.ids {
         let document = api.get(&path(&["jobs", id, "verify"])).await?;
         let verified: Verified = document.read()?;
-        view.document(&document, || verified.sentence());
+        view.document(&document, || verified.sentence(view.width));
         if !verified.whole {
             broken.push(verified);
         }
@@ -51,12 +52,13 @@ pub(super) async fn run(command: &Verify, view: &View) -> Result<(), Trouble> {
 }
 
 impl Verified {
-    fn sentence(&self) -> String {
+    fn sentence(&self, width: usize) -> String {
         let (id, events, head) = (&self.job_id, self.events, &self.head);
         if self.whole {
-            return format!(
-                "{id}  whole: each of its {events} events follows from the one before; head {head}\n"
+            let whole = format!(
+                "whole: each of its {events} events follows from the one before; head {head}"
             );
+            return format!("{id}  {}\n", wrapped(&whole, 2, width.saturating_sub(id.len())));
         }
         let Some(broken) = &self.broken_at else { return format!("{id}  broken\n") };
         let found = broken.found.as_deref().unwrap_or("nothing");

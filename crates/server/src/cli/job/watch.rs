@@ -215,6 +215,9 @@ fn gave_up(jobs: &[Followed], after: Duration) -> Trouble {
     Trouble::unreachable(what).then(format!("Ask why: windlass job why {first}"))
 }
 
+/// Where there is less room than this, a line says when, what became of it, and what else there is to know.
+const NARROW: usize = 90;
+
 /// An event as a line.
 pub(super) fn line(event: &Event, view: &View) -> String {
     const STEP: usize = 30;
@@ -223,6 +226,11 @@ pub(super) fn line(event: &Event, view: &View) -> String {
     let blank = STEP.saturating_sub(step.width());
     let time = view.times.live(event.at);
     let (cause, actor, short) = (&event.cause, &event.actor, event.short(view.times));
-    let line = format!("{time}  {style}{step}{style:#}{:blank$}  {cause:<CAUSE$}  {actor}", "");
+    let line = match view.width < NARROW {
+        true => format!("{time}  {style}{step}{style:#}"),
+        false => {
+            format!("{time}  {style}{step}{style:#}{:blank$}  {cause:<CAUSE$}  {actor}", "")
+        }
+    };
     if short.is_empty() { line } else { format!("{line}  {short}") }
 }

@@ -111,12 +111,19 @@ async fn list(api: &Api, queue: Option<&str>, view: &View) -> Result<(), Trouble
     Ok(())
 }
 
+/// Where there is less room than this, what a rule is about goes before what it says is cut.
+const NARROW: usize = 80;
+
 /// Rules on lines, or a sentence if there are none.
 pub(super) fn table(rules: &[Rule], none: &str, view: &View) -> Table {
+    let (says, about) = match view.width < NARROW {
+        true => (Room::Shorten(20), Room::Spare(0)),
+        false => (Room::Needed, Room::Shorten(12)),
+    };
     let mut table = Table::new(none)
         .column("RULE", Room::Needed)
-        .column("SAYS", Room::Needed)
-        .column("ABOUT", Room::Shorten(12))
+        .column("SAYS", says)
+        .column("ABOUT", about)
         .column("BY", Room::Spare(3))
         .column("SINCE", Room::Spare(2))
         .column("REASON", Room::Spare(1));

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::cli::{
     api::{Api, ApiArgs, path},
+    prose::wrapped,
     table::{Cell, Room, Table},
     trouble::Trouble,
     view::{BOLD, View},
@@ -47,10 +48,9 @@ fn page(queue: &Queue, rules: &[Rule], view: &View) -> String {
     }
     text.push_str(&states.fit(view.width));
     if let Some(since) = queue.oldest_ready_at {
-        text.push_str(&format!(
-            "\nThe job that waits longest is ready since {}.\n",
-            view.times.show(since)
-        ));
+        let longest =
+            format!("The job that waits longest is ready since {}.", view.times.show(since));
+        text.push_str(&format!("\n{}\n", wrapped(&longest, 0, view.width)));
     }
     text.push('\n');
     let none = format!(

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::cli::{
     Output, output,
+    prose::wrapped,
     view::{BOLD, DIM, View, print},
 };
 
@@ -34,7 +35,10 @@ struct Replays<'a> {
 
 pub(super) fn show(told: &[Told], view: &View) {
     match view.output {
-        Output::Table => print(&told.iter().map(block).collect::<Vec<_>>().join("\n")),
+        Output::Table => {
+            let blocks = told.iter().map(|one| block(one, view.width));
+            print(&blocks.collect::<Vec<_>>().join("\n"));
+        }
         Output::Json => {
             let passed = told.iter().all(|one| one.passed);
             output::show(Output::Json, "", &Replays { passed, replays: told });
@@ -43,7 +47,7 @@ pub(super) fn show(told: &[Told], view: &View) {
     }
 }
 
-fn block(told: &Told) -> String {
+fn block(told: &Told, width: usize) -> String {
     let color = |color: AnsiColor| Style::new().fg_color(Some(color.into()));
     let (shape, word, style) = match told.passed {
         true => ("✓", "pass", color(AnsiColor::Green)),
@@ -52,6 +56,7 @@ fn block(told: &Told) -> String {
     let (name, about) = (&told.replay, told.about);
     let mut text = format!("{style}{shape} {word}{style:#}  {BOLD}{name}{BOLD:#}  {about}\n");
     let mut line = |name: &str, value: &str| {
+        let value = wrapped(value, 21, width);
         text.push_str(&format!("  {DIM}{name:<17}{DIM:#}  {value}\n"));
     };
     line("trace_id", &told.trace_id);

@@ -55,13 +55,16 @@ pub(super) async fn run(command: &History, view: &View) -> Result<(), Trouble> {
     Ok(())
 }
 
+/// Where there is less room than this, details are cut to less.
+const NARROW: usize = 80;
+
 fn table(entries: &[Entry], view: &View) -> Table {
     let mut table = Table::new("Nothing was noted about a schedule of that name.")
         .column("WHEN", Room::Needed)
         .column("WHAT", Room::Needed)
         .column("JOB", Room::Spare(1))
         .column("BY", Room::Spare(2))
-        .column("DETAIL", Room::Spare(0));
+        .column("DETAIL", Room::Shorten(if view.width < NARROW { 20 } else { 32 }));
     for entry in entries {
         let noted = &entry.payload;
         table.row([
@@ -69,19 +72,59 @@ fn table(entries: &[Entry], view: &View) -> Table {
             noted.what.as_str().into(),
             noted.job_id.as_deref().unwrap_or("-").into(),
             noted.actor.as_str().into(),
-            detail(&noted.detail).into(),
+            noted.sentence(view).into(),
         ]);
     }
     table
 }
 
-/// `slot 2026-…, reason missed`
-fn detail(detail: &Map<String, Value>) -> String {
-    let part = |(name, value): (&String, &Value)| match value {
-        Value::Bool(true) => name.clone(),
-        Value::String(text) => format!("{name} {text}"),
-        other => format!("{name} {other}"),
-    };
-    let parts: Vec<String> = detail.iter().map(part).collect();
-    if parts.is_empty() { "-".to_owned() } else { parts.join(", ") }
+impl Noted {
+    /// What else is to be said of it, in words: `slot 2126-…, by hand`.
+    fn sentence(&self, view: &View) -> String {
+        let parts: Vec<String> =
+            self.detail.iter().filter_map(|(name, value)| self.part(name, value, view)).collect();
+        if parts.is_empty() { "-".to_owned() } else { parts.join(", ") }
+    }
+
+    /// One part of a detail. A field that is new here is told as it is.
+    fn part(&self, name: &str, value: &Value, view: &View) -> Option<String> {
+        let text = match value {
+            Value::String(text) => text.clone(),
+            Value::Array(all) => {
+                all.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" and ")
+            }
+            other => other.to_string(),
+        };
+        let at = || text.parse().map_or_else(|_| text.clone(), |at: Timestamp| view.times.show(at));
+        Some(match (name, value) {
+            (_, Value::Null) => return None,
+            ("trigger", _) => "by hand".to_owned(),
+            ("backfill", _) => "filled in".to_owned(),
+            ("slot", _) => format!("slot {}", at()),
+            ("next_at", _) => format!("next slot {}", at()),
+            ("first" | "from", _) => format!("from {}", at()),
+            ("last" | "to", _) => format!("to {}", at()),
+            ("slots" | "count", _) if text == "1" => "1 slot".to_owned(),
+            ("slots" | "count", _) => format!("{text} slots"),
+            ("fields", _) => format!("another {text}"),
+            ("code" | "why", _) => text,
+            ("reason", _) if self.what == "skipped" => skipped_for(&text).to_owned(),
+            ("reason", _) => format!("\"{text}\""),
+            _ => format!("{name} {text}"),
+        })
+    }
+}
+
+/// Why a slot was skipped.
+fn skipped_for(reason: &str) -> &str {
+    match reason {
+        "fired_before" => "its job was there already",
+        "refused" => "its job was refused",
+        "overlap" => "the last job was not at its end",
+        "bound_reached" => "more were missed than are made up for",
+        "missed" => "nobody was there in time",
+        "paused" => "it was paused",
+        "changed" => "the schedule was changed",
+        other => other,
+    }
 }

@@ -8,8 +8,9 @@ use windlass_kernel::Timestamp;
 
 use super::rates::Rates;
 use crate::cli::{
+    count::grouped,
     table::{Cell, Room, Table, shortened},
-    times::{clock, grouped, rough},
+    times::{clock, rough},
     view::{BOLD, DIM, View},
 };
 

@@ -4,6 +4,7 @@ use windlass_kernel::Timestamp;
 
 use super::{super::seen::Event, Page};
 use crate::cli::{
+    count::grouped,
     table::{Cell, Room, Table},
     view::{BOLD, DIM, View},
 };
@@ -57,17 +58,4 @@ pub(crate) fn table(events: &[&Event], first_at: Timestamp, view: &View) -> Tabl
         ]);
     }
     table
-}
-
-/// A count as people read it: `9,970`.
-pub(crate) fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }

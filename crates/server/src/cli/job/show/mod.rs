@@ -18,7 +18,7 @@ use serde::Deserialize;
 pub(crate) use self::{
     body::{block, error as error_block},
     facts::Facts,
-    history::{grouped, table as event_table},
+    history::table as event_table,
 };
 use super::seen::{Attempt, Event, Job, is_end};
 use crate::cli::{
@@ -126,7 +126,7 @@ impl Page {
         }
         section(job.error.as_ref().map(body::error).unwrap_or_default());
         section(self.why());
-        section(next::section(job));
+        section(next::section(job, view.width));
         text
     }
 

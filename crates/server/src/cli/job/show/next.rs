@@ -1,9 +1,9 @@
 //! What can be done with a job next.
 
 use super::super::seen::Job;
-use crate::cli::view::{BOLD, DIM};
+use crate::cli::{prose, view::BOLD};
 
-pub(super) fn section(job: &Job) -> String {
+pub(super) fn section(job: &Job, width: usize) -> String {
     let id = job.job_id.as_str();
     let letter = job.dlq_id.as_deref().unwrap_or(id);
     let watch = (format!("windlass job watch {id}"), "follow it until its end");
@@ -24,10 +24,5 @@ pub(super) fn section(job: &Job) -> String {
         }
         _ => vec![watch, cancel],
     };
-    let wide = commands.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
-    let mut text = format!("{BOLD}Next{BOLD:#}\n");
-    for (command, what) in commands {
-        text.push_str(&format!("  {command:<wide$}  {DIM}{what}{DIM:#}\n"));
-    }
-    text
+    format!("{BOLD}Next{BOLD:#}\n{}", prose::commands(&commands, width))
 }

@@ -35,6 +35,7 @@ mod presence;
 mod read;
 mod readers;
 mod ready;
+mod rest;
 mod restore;
 mod retention;
 mod rules;

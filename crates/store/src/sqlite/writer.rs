@@ -30,6 +30,7 @@ use super::{
     now::Now,
     open::{INCARNATION, SET_INCARNATION},
     plan::Plan,
+    rest::Rest,
     retention::{self, Sweep},
     saver::{Asked, Disk, Gate, Outcome, Saver, Saves, ends},
     writer_thread::Request,
@@ -113,7 +114,8 @@ impl Writer {
     }
 
     pub(super) fn run(mut self, mut requests: mpsc::Receiver<Request>) {
-        while let Some(request) = requests.blocking_recv() {
+        let mut rest = Rest::default();
+        while let Some(request) = rest.until(&mut requests) {
             let by = if requests.is_empty() { Saves::Writer } else { Saves::Saver };
             if !self.answer(request, by) {
                 // Whoever the saver has an answer for hears that, before others hear that it has ended.

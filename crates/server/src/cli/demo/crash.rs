@@ -38,8 +38,8 @@ use crate::{
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// So long a line of the log may be late.
-const LOOK: Duration = Duration::from_millis(150);
+/// So long a line of the log may be late, and no longer.
+const LATE_MAX: Duration = Duration::from_secs(5);
 
 #[derive(Args)]
 pub(crate) struct Crash {
@@ -98,10 +98,10 @@ pub(super) async fn run(command: &Crash, view: &View) -> Result<(), Trouble> {
         folder.map_err(|error| Trouble::failed(format!("no temporary folder: {error}")))?;
     let say = |text: String| view.say(&text);
     say(format!("{BOLD}1. A server starts, with a database of its own.{BOLD:#}"));
-    let first = Server::start(folder.path(), view).await?;
+    let mut first = Server::start(folder.path(), view).await?;
     let report = first.enqueue(REPORT, &json!({"of": "today"})).await?;
     first.until(&report, |job| job.state == "succeeded").await?;
-    sleep(LOOK).await;
+    first.told_the_end(&report).await;
     say(format!("\n{BOLD}2. A job of {} steps is half done.{BOLD:#}", command.steps));
     let import = Import { steps: command.steps, step_ms: command.step_ms };
     let job = first.enqueue(IMPORT, &json!(import)).await?;
@@ -116,6 +116,7 @@ pub(super) async fn run(command: &Crash, view: &View) -> Result<(), Trouble> {
     let mut second = Server::start(folder.path(), view).await?;
     let resumed = second.resumed(&job).await?;
     let ended = second.until(&job, |job| job.state == "succeeded").await?;
+    second.told_the_end(&job).await;
     let events = second.api.page(&path(&["jobs", &job, "events"])).await?;
     let events: Vec<Event> = events.read()?;
     let effects = fs::read_to_string(ledger(folder.path())).unwrap_or_default();
@@ -309,6 +310,19 @@ impl Server {
         };
         let found = timeout(PATIENCE, found).await.ok().flatten();
         found.ok_or_else(|| Trouble::failed("the server did not resume the job"))
+    }
+
+    /// Waits for the line that tells the end of a job, so that what is said next stands below it.
+    async fn told_the_end(&mut self, id: &str) {
+        let end = &id[id.len().saturating_sub(6)..];
+        let told = async {
+            while let Some(line) = self.lines.recv().await {
+                if line.contains(end) && line.contains("✓ succeeded") {
+                    return;
+                }
+            }
+        };
+        let _ = timeout(LATE_MAX, told).await;
     }
 
     /// Ends it at once, as a crash would: SIGKILL. What it had said is told before anything else is.

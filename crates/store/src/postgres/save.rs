@@ -4,7 +4,7 @@
 //! is still the one that was decided upon.
 
 use tokio_postgres::types::Type;
-use windlass_kernel::{Job, JobId, Lane, NewPayload, Timestamp};
+use windlass_kernel::{Job, JobId, Lane, NewPayload, Timestamp, UniqueKey};
 
 use super::{
     Inner, PgResult,
@@ -167,7 +167,7 @@ fn put_fixed(row: &mut Columns<'_>, job: &Job, lane: Lane, payload: Result<&str,
         .put(&Type::UUID, payload.err().map(|id| Uuid(id.as_u128())))
         .put(&Type::INT8, signed(seq))
         .put(&Type::INT8, lane.get())
-        .put(&Type::TEXT, spec.unique_key.as_ref().map(|key| key.as_str()));
+        .put(&Type::TEXT, spec.unique_key.as_ref().map(UniqueKey::as_str));
 }
 
 async fn insert_jobs(

@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use windlass_kernel::{
-    By, Jitter, JobId, Kind, LimitKey, Refusal, RuleName, Says, Scope, TenantId, Timestamp,
+    By, Jitter, JobId, Kind, LimitKey, Payload, Refusal, RuleName, Says, Scope, TenantId,
+    Timestamp,
     admit::Because,
     ops::{Enqueue, Expire, Expiry, NewJob, Outcome, Release},
     rule::{Breaker, Budget, DropRule, Each, PutRule, Rate, RuleOp},
@@ -31,6 +32,7 @@ for_each_backend!(
     what_makes_no_sense_is_refused_and_changes_nothing,
     rules_are_told_by_name,
     many_keys_with_a_limit_are_all_served,
+    many_keys_that_may_have_two_come_in_their_order,
     a_job_says_what_keeps_it,
     whoever_listens_is_named,
     what_rules_need_not_remember_is_swept_away,
@@ -380,6 +382,37 @@ fn many_keys_with_a_limit_are_all_served(backend: Backend) {
     let next = test.claim("w1", 1_001, 10);
     assert_eq!(next.len(), 1);
     assert_eq!(next[0].job.spec.limit_key, got[150].job.spec.limit_key);
+}
+
+/// More lines than one claim asks for, of which each may have a few at once.
+fn many_keys_that_may_have_two_come_in_their_order(backend: Backend) {
+    const KEYS: u128 = 100;
+    let test = TestStore::new(backend);
+    // The first of each key, then the second of each, and so on.
+    for number in 0..4 {
+        for key in 0..KEYS {
+            let id = number * KEYS + key + 1;
+            fill(&test, [id].into_iter(), || NewJob {
+                payload: Payload::parse(&format!("{{\"n\":{id}}}"), 100).unwrap(),
+                ..with_key(&format!("k{key}"))
+            });
+        }
+    }
+    set(&test, "two", default_queue(), limit(2, Each::Key));
+    for round in 0..2 {
+        let got = test.claim("w1", 1 + round, 500);
+        let told: BTreeMap<JobId, String> =
+            got.iter().map(|it| (it.job.id, it.payload.clone())).collect();
+        let first = round * 2 * KEYS + 1;
+        let numbers = first..first + 2 * KEYS;
+        let expected: BTreeMap<JobId, String> = numbers
+            .map(|number| (JobId::from_u128(number), format!("{{\"n\":{number}}}")))
+            .collect();
+        assert_eq!(told, expected, "round {round}");
+        assert!(test.claim("w1", 100 + round, 500).is_empty());
+        got.iter().for_each(|it| done(&test, it, succeeded()));
+    }
+    assert!(test.claim("w1", 1_000, 500).is_empty());
 }
 
 fn a_job_says_what_keeps_it(backend: Backend) {

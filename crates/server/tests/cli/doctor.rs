@@ -267,17 +267,18 @@ fn faults_of_a_store_on_postgresql_are_found() {
     assert_eq!(made.code, 0, "{}", made.stderr);
     assert!(findings(&shell, &store("doctor")).is_empty());
     let psql = |sql: &str| Cluster::shared().psql(sql);
-    psql("DROP INDEX doctor.jobs_timer; DROP TABLE doctor.marks");
-    check(&shell, &store("doctor"), ("schema", "bad", "it lacks table marks, index jobs_timer"));
+    psql("DROP INDEX doctor.jobs_timer; DROP TABLE doctor.marks; DROP TYPE doctor.new_job");
+    let lacks = "it lacks table marks, type new_job, index jobs_timer";
+    check(&shell, &store("doctor"), ("schema", "bad", lacks));
     psql("UPDATE doctor.meta SET value = '5' WHERE name = 'schema'");
-    check(&shell, &store("doctor"), ("schema", "note", "it is at step 5 of 6"));
+    check(&shell, &store("doctor"), ("schema", "note", "it is at step 5 of 7"));
     psql("UPDATE doctor.meta SET value = '99' WHERE name = 'schema'");
     check(&shell, &store("doctor"), ("schema", "note", "and can serve it"));
     psql("UPDATE doctor.meta SET value = '99' WHERE name = 'schema_served_by'");
     check(
         &shell,
         &store("doctor"),
-        ("schema", "bad", "it is at step 99, and this program knows 6"),
+        ("schema", "bad", "it is at step 99, and this program knows 7"),
     );
     shell.quiet(&format!("windlass token list {}", store("doctor2")));
     psql("INSERT INTO doctor2.feed SELECT 1, 1, 1, now() + '1 hour'");

@@ -208,7 +208,7 @@ fn short_id_len(text: &str) -> Option<usize> {
 fn chance_len(before: &str, text: &str) -> Option<usize> {
     let len = text.bytes().take_while(u8::is_ascii_hexdigit).count();
     let is_port = before.ends_with("127.0.0.1:") && len == 5;
-    let is_worker = ["by demo-", "worker http-"].iter().any(|it| before.ends_with(it));
+    let is_worker = ["by demo-", "worker http-", "\nhttp-"].iter().any(|it| before.ends_with(it));
     (is_port || is_worker && len > 0).then_some(len)
 }
 

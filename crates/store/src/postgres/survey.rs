@@ -75,8 +75,9 @@ async fn look(client: &Client, options: &Options) -> PgResult<Survey> {
 }
 
 const OBJECTS: &str = "
-    SELECT CASE WHEN relkind IN ('i', 'I') THEN 'index ' WHEN relkind = 'v' THEN 'view ' ELSE 'table ' END || relname
-    FROM pg_class WHERE relnamespace = to_regnamespace($1) AND relkind IN ('r', 'p', 'i', 'I', 'v')
+    SELECT CASE relkind WHEN 'i' THEN 'index ' WHEN 'I' THEN 'index ' WHEN 'v' THEN 'view '
+        WHEN 'c' THEN 'type ' ELSE 'table ' END || relname
+    FROM pg_class WHERE relnamespace = to_regnamespace($1) AND relkind IN ('r', 'p', 'i', 'I', 'v', 'c')
     UNION ALL SELECT 'function ' || proname FROM pg_proc WHERE pronamespace = to_regnamespace($1)";
 const LAST_COMMIT: &str = "SELECT at FROM feed ORDER BY first DESC LIMIT 1";
 const LETTERS: &str = "SELECT count(*) FROM dlq_items WHERE state = 'open'";
@@ -116,7 +117,7 @@ fn session(row: &Row) -> PgResult<SessionView> {
     Ok(SessionView { worker, lapses_at, renewals: number(row, 2)?, held: number(row, 3)? })
 }
 
-/// The tables, indexes, views and functions of the schema that is written down.
+/// The tables, types, indexes, views and functions of the schema that is written down.
 fn wanted() -> impl Iterator<Item = String> {
     let schema = include_str!("../../schema/postgres.txt");
     let mut last = String::new();
@@ -128,12 +129,18 @@ fn wanted() -> impl Iterator<Item = String> {
         if let Some(rest) = line.strip_prefix("function ") {
             return Some(format!("function {}", rest.split('(').next()?));
         }
-        let table = line.strip_prefix("column ")?.split('.').next()?;
-        // The events are a view of the log.
-        let kind = if table == "events" { "view" } else { "table" };
-        let is_new = last != table;
-        table.clone_into(&mut last);
-        is_new.then(|| format!("{kind} {table}"))
+        let (kind, rest) = line.split_once(' ')?;
+        let name = rest.split('.').next()?;
+        let kind = match kind {
+            "type" => "type",
+            // The events are a view of the log.
+            "column" if name == "events" => "view",
+            "column" => "table",
+            _ => return None,
+        };
+        let is_new = last != name;
+        name.clone_into(&mut last);
+        is_new.then(|| format!("{kind} {name}"))
     };
     schema.lines().filter_map(object)
 }

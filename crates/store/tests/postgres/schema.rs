@@ -8,12 +8,12 @@ use crate::common::{Backend, TestStore, postgres::SchemaHome};
 /// partitions of the log are made as they are needed, and are left out.
 const SCHEMA: &str = "
     WITH tables AS (
-        SELECT oid, relname FROM pg_class
+        SELECT oid, relname, relkind FROM pg_class
         WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p', 'v', 'c')
             AND relname !~ '^log_[0-9]')
     SELECT line FROM (
         SELECT 1 AS part, relname::text || lpad(attnum::text, 3, '0') AS place,
-            'column ' || relname || '.' || attname || ' ' || format_type(atttypid, atttypmod)
+            CASE relkind WHEN 'c' THEN 'type ' ELSE 'column ' END || relname || '.' || attname || ' ' || format_type(atttypid, atttypmod)
             || CASE WHEN attnotnull THEN ' NOT NULL' ELSE '' END AS line
         FROM pg_attribute JOIN tables ON tables.oid = attrelid WHERE attnum > 0 AND NOT attisdropped
         UNION ALL

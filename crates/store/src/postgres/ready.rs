@@ -17,7 +17,7 @@ use windlass_kernel::{Job, JobId, Lane, State, Timestamp, job::Rank};
 
 use super::{
     PgResult,
-    load::{Place, id_of, row_columns, time_of},
+    load::{Place, id_of, time_of},
     pipeline::{Ask, run},
     types::Time,
 };
@@ -354,48 +354,6 @@ pub(super) fn asks(lines: &[From], limits: &[usize], now: Timestamp, asks: &mut 
     }
 }
 
-/// The same jobs whole, and locked, but for those that somebody else has locked. Behind the payload stands the place of
-/// the line.
-const FIRST_LOCKED: &str = concat!(
-    "SELECT ",
-    row_columns!(),
-    ", j.payload, v.place
-    FROM unnest($1::int[], $2::int[], $3::bigint[], $4::bigint[]) AS v (place, group_id, lane, most)
-    CROSS JOIN LATERAL (
-        SELECT jobs.xmin AS xmin, jobs.* FROM jobs
-        WHERE jobs.group_id = v.group_id AND jobs.lane = v.lane
-            AND (jobs.state = 'queued' OR jobs.state = 'interrupted')
-        ORDER BY jobs.rank LIMIT v.most FOR UPDATE SKIP LOCKED) AS j"
-);
-
-/// The statement that asks for the first jobs of lines and locks them, of each at most so many. None, if there is no line.
-pub(super) fn ask_and_lock(lines: &[From], limits: &[usize]) -> Option<Ask> {
-    let mut both = Vec::new();
-    asks(lines, limits, Timestamp::MIN, &mut both);
-    both.pop().map(|ask| ask.instead(FIRST_LOCKED))
-}
-
-/// The place of the line of a job that was locked.
-pub(super) fn place_of(row: &Row) -> PgResult<Option<usize>> {
-    Ok(usize::try_from(row.try_get::<_, i32>(27)?).ok())
-}
-
-/// What was found and locked in each of these lines, less some jobs.
-pub(super) fn found_and_locked(
-    lines: &[From],
-    limits: &[usize],
-    rows: &[Row],
-    is_out: impl Fn(JobId) -> bool,
-    now: Timestamp,
-) -> PgResult<Vec<Found>> {
-    let mut gathered = Gathered::new(lines.len());
-    for row in rows {
-        let (Some(place), id) = (place_of(row)?, id_of(row, 1)?) else { continue };
-        gathered.add(place, (Rank(row.try_get(5)?), id, time_of(row, 12)?), is_out(id));
-    }
-    Ok(gathered.found(lines, limits, now))
-}
-
 /// What was found in each of these lines, less some jobs.
 pub(super) fn found_of(
     lines: &[From],
@@ -404,48 +362,28 @@ pub(super) fn found_of(
     is_out: impl Fn(JobId) -> bool,
     now: Timestamp,
 ) -> PgResult<Vec<Found>> {
-    let mut gathered = Gathered::new(lines.len());
+    let mut counts = vec![0; lines.len()];
+    let mut jobs: Vec<Vec<(Rank, JobId, Timestamp)>> = vec![Vec::new(); lines.len()];
     for retries in [false, true] {
         if !lines.iter().any(|from| from.retries == retries) {
             continue;
         }
         for row in rows.next().unwrap_or_default() {
             let place = usize::try_from(row.try_get::<_, i32>(0)?).unwrap_or(usize::MAX);
+            let Some(jobs) = jobs.get_mut(place) else { continue };
+            counts[place] += 1;
             let id = id_of(&row, 1)?;
-            gathered.add(place, (Rank(row.try_get(2)?), id, time_of(&row, 3)?), is_out(id));
+            if !is_out(id) {
+                jobs.push((Rank(row.try_get(2)?), id, time_of(&row, 3)?));
+            }
         }
     }
-    Ok(gathered.found(lines, limits, now))
-}
-
-/// The jobs of each line, and how many rows there were.
-struct Gathered {
-    jobs: Vec<Vec<(Rank, JobId, Timestamp)>>,
-    counts: Vec<usize>,
-}
-
-impl Gathered {
-    fn new(lines: usize) -> Self {
-        Self { jobs: vec![Vec::new(); lines], counts: vec![0; lines] }
-    }
-
-    fn add(&mut self, place: usize, job: (Rank, JobId, Timestamp), is_out: bool) {
-        let Some(jobs) = self.jobs.get_mut(place) else { return };
-        self.counts[place] += 1;
-        if !is_out {
-            jobs.push(job);
-        }
-    }
-
-    fn found(self, lines: &[From], limits: &[usize], now: Timestamp) -> Vec<Found> {
-        let lines = lines.iter().zip(limits);
-        let found = lines.zip(self.jobs).zip(self.counts);
-        let found = found.map(|(((from, limit), mut jobs), count)| {
-            jobs.sort_unstable();
-            let since = jobs.first().map_or(now, |job| job.2);
-            let (ranks, ids) = jobs.into_iter().map(|(rank, id, _)| (rank, id)).unzip();
-            Found { from: *from, ranks, ids, since, may_have_more: count >= *limit }
-        });
-        found.collect()
-    }
+    let lines = lines.iter().zip(limits);
+    let found = lines.zip(jobs).zip(counts).map(|(((from, limit), mut jobs), count)| {
+        jobs.sort_unstable();
+        let since = jobs.first().map_or(now, |job| job.2);
+        let (ranks, ids) = jobs.into_iter().map(|(rank, id, _)| (rank, id)).unzip();
+        Found { from: *from, ranks, ids, since, may_have_more: count >= *limit }
+    });
+    Ok(found.collect())
 }

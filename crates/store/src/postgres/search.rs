@@ -2,12 +2,11 @@
 //!
 //! What is read to choose from is not locked, so that nobody else has to go without it. What was chosen is locked if it
 //! is still free; where others were faster, there is another round. If rules are shared out that others take from too,
-//! their rows are locked before anything is read. Then whoever else wants the same jobs waits already, so where a limit
-//! lets a few of each key go, those are locked as they are found, which spares a trip.
+//! their rows are locked before anything is read.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
-    mem, slice,
+    slice,
 };
 
 use windlass_kernel::{
@@ -37,8 +36,6 @@ pub(super) struct Search<'a> {
     tried: HashSet<JobId>,
     /// How many of them are of which line.
     tried_in: HashMap<(i32, Lane), usize>,
-    /// Jobs that were locked as they were found.
-    locked: IdMap<(Loaded, String)>,
     granted: Vec<Grant>,
     again_at: Option<Timestamp>,
     is_alone: bool,
@@ -65,7 +62,6 @@ impl<'a> Search<'a> {
             store,
             tried: HashSet::new(),
             tried_in: HashMap::new(),
-            locked: IdMap::default(),
             granted: Vec::new(),
             again_at: None,
             is_alone: false,
@@ -138,11 +134,7 @@ impl<'a> Search<'a> {
         self.again_at = admission.again_at;
         let took_all = |quota: &Quota| {
             let found = &found[quota.head];
-            let has_room = || {
-                let room = work.rules.room(self.name_of(&found.from), found.from.lane);
-                room.is_none_or(|room| room > quota.take)
-            };
-            found.may_have_more && found.ids.len() == quota.take && has_room()
+            found.may_have_more && found.ids.len() == quota.take
         };
         let has_moved = !admission.quotas.is_empty() || found.iter().any(|it| it.ids.is_empty());
         let may_be_more = admission.quotas.iter().any(took_all) || (is_part || is_cut) && has_moved;
@@ -156,7 +148,7 @@ impl<'a> Search<'a> {
 
     /// What there is in these lines, or in some of them, and whether there are others. What rules know is asked with it.
     async fn look(
-        &mut self,
+        &self,
         lines: &[From],
         locks: BTreeSet<RuleName>,
         work: &mut Work<'_>,
@@ -168,21 +160,17 @@ impl<'a> Search<'a> {
             let each = vec![left; lines.len()];
             return Ok((self.find(lines, &each, question, work, now).await?, false));
         }
-        let are_locked = !locks.is_empty();
         self.ask_rules(lines, locks, work).await?;
         let chosen = self.choose(lines, work, now);
-        let room = |from: &From| work.rules.room(self.name_of(from), from.lane);
-        if are_locked && chosen.iter().all(|from| !from.retries && room(from).is_some()) {
-            let share = left.div_ceil(chosen.len().max(1));
-            let each: Vec<usize> = chosen.iter().filter_map(room).map(|it| it.min(share)).collect();
-            return Ok((self.find_and_lock(&chosen, &each, work, now).await?, true));
-        }
         // Each has its share, and a few more; where a limit lets few go, those and the next, which says where the line
         // stands afterwards.
         let each = (left.saturating_mul(4) / chosen.len().max(1)).clamp(4, left.max(4));
         let each: Vec<usize> = chosen
             .iter()
-            .map(|from| room(from).map_or(each, |room| each.min(room.saturating_add(1))))
+            .map(|from| match work.rules.room(self.name_of(from), from.lane) {
+                Some(room) => each.min(room.saturating_add(1)),
+                None => each,
+            })
             .collect();
         let found = self.find(&chosen, &each, Question::default(), work, now).await?;
         Ok((found, true))
@@ -215,7 +203,10 @@ impl<'a> Search<'a> {
         work: &mut Work<'_>,
         now: Timestamp,
     ) -> PgResult<Vec<Found>> {
-        let limits = self.limits(lines, each, work);
+        let out = self.out(work);
+        let out = |from: &From| out.get(&(from.group, from.lane)).copied().unwrap_or(0);
+        let limits = lines.iter().zip(each).map(|(from, each)| each.saturating_add(out(from)));
+        let limits: Vec<usize> = limits.map(|limit| limit.min(LOCK_MAX)).collect();
         let mut asks = Vec::new();
         question.asks(&mut asks);
         ready::asks(lines, &limits, now, &mut asks);
@@ -226,36 +217,6 @@ impl<'a> Search<'a> {
         CommitRules::take(work, &self.store.names, question, &mut rows).await?;
         let is_out = |id| work.set.contains(id) || self.tried.contains(&id);
         ready::found_of(lines, &limits, &mut rows, is_out, now)
-    }
-
-    /// Asks for the first jobs of lines, so many of each, and locks them. Those that others have locked it leaves alone.
-    async fn find_and_lock(
-        &mut self,
-        lines: &[From],
-        each: &[usize],
-        work: &Work<'_>,
-        now: Timestamp,
-    ) -> PgResult<Vec<Found>> {
-        let limits = self.limits(lines, each, work);
-        let Some(ask) = ready::ask_and_lock(lines, &limits) else { return Ok(Vec::new()) };
-        let rows = run_one(work.client, ask).await?;
-        for row in &rows {
-            let Some(from) = ready::place_of(row)?.and_then(|place| lines.get(place)) else {
-                continue;
-            };
-            let job = free_job_of(row, self.name_of(from))?;
-            self.locked.insert(job.job.id, (job, row.try_get(26)?));
-        }
-        let is_out = |id| work.set.contains(id) || self.tried.contains(&id);
-        ready::found_and_locked(lines, &limits, &rows, is_out, now)
-    }
-
-    /// So many of each line, and as many more as are out.
-    fn limits(&self, lines: &[From], each: &[usize], work: &Work<'_>) -> Vec<usize> {
-        let out = self.out(work);
-        let out = |from: &From| out.get(&(from.group, from.lane)).copied().unwrap_or(0);
-        let limits = lines.iter().zip(each).map(|(from, each)| each.saturating_add(out(from)));
-        limits.map(|limit| limit.min(LOCK_MAX)).collect()
     }
 
     /// How many jobs of which line may be found and are out: the commit has touched them, or this claim has tried them.
@@ -372,14 +333,11 @@ impl<'a> Search<'a> {
 
     /// Locks those that are still free, and still in the group where they were found.
     async fn lock(
-        &mut self,
+        &self,
         chosen: &[(i32, JobId)],
         work: &Work<'_>,
         now: Timestamp,
     ) -> PgResult<IdMap<(Loaded, String)>> {
-        if chosen.iter().all(|(_, id)| self.locked.contains_key(id)) {
-            return Ok(mem::take(&mut self.locked));
-        }
         let ids: Vec<Uuid> = chosen.iter().map(|(_, id)| Uuid(id.as_u128())).collect();
         let names: HashMap<i32, &GroupName> =
             self.groups.iter().map(|(id, name)| (*id, name)).collect();

@@ -14,7 +14,7 @@ use tokio_postgres::{Client, Config, config::TargetSessionAttrs};
 use super::{
     Clock, Failure, Inner, PgResult,
     load::number,
-    pipeline::{Ask, run_one},
+    pipeline::{Ask, run_for_row, run_one},
     pool::{Connector, Pool},
     schema,
 };
@@ -220,14 +220,14 @@ const RAISE: &str = "
     UPDATE meta SET value = value::bigint + 1 WHERE name = 'incarnation' RETURNING value::bigint";
 
 pub(super) async fn read_incarnation(client: &ClientWrapper) -> PgResult<u32> {
-    let rows = run_one(client, Ask::new(INCARNATION)).await?;
-    Ok(u32::try_from(number(&rows[0], 0)?).unwrap_or(u32::MAX))
+    let row = run_for_row(client, Ask::new(INCARNATION), "meta has no incarnation").await?;
+    Ok(u32::try_from(number(&row, 0)?).unwrap_or(u32::MAX))
 }
 
 /// Begins a new incarnation: epochs jump ahead of all that were handed out before.
 pub(super) async fn raise_incarnation(client: &ClientWrapper) -> PgResult<u32> {
-    let rows = run_one(client, Ask::new(RAISE)).await?;
-    Ok(u32::try_from(number(&rows[0], 0)?).unwrap_or(u32::MAX))
+    let row = run_for_row(client, Ask::new(RAISE), "meta has no incarnation").await?;
+    Ok(u32::try_from(number(&row, 0)?).unwrap_or(u32::MAX))
 }
 
 /// TLS as it is asked for.

@@ -12,6 +12,8 @@ use std::{
 use deadpool_postgres::ClientWrapper;
 use tokio_postgres::{Error, Row, types::ToSql};
 
+use super::{Failure, PgResult};
+
 /// A statement with its values.
 pub(super) struct Ask {
     sql: &'static str,
@@ -74,6 +76,11 @@ async fn one_by_one(client: &ClientWrapper, asks: &[Ask]) -> Result<Vec<Vec<Row>
 /// One statement, alone.
 pub(super) async fn run_one(client: &ClientWrapper, ask: Ask) -> Result<Vec<Row>, Error> {
     Ok(run(client, &[ask]).await?.remove(0))
+}
+
+/// The row of a statement that every store has a row for. If there is none, `lacks` says what was taken away.
+pub(super) async fn run_for_row(client: &ClientWrapper, ask: Ask, lacks: &str) -> PgResult<Row> {
+    run_one(client, ask).await?.pop().ok_or_else(|| Failure::damaged(lacks))
 }
 
 /// Polls all of them in their order until each has ended. A query is sent when it is first polled.

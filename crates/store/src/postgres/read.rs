@@ -15,7 +15,7 @@ use super::{
         Loaded, id_of, job_columns, job_of, job_tables, json_of, load_letter, number, number_32,
         text_of, time_of,
     },
-    pipeline::{Ask, run_one},
+    pipeline::{Ask, run_for_row, run_one},
     types::{Time, Uuid, signed},
 };
 use crate::{
@@ -253,6 +253,11 @@ pub(super) async fn read_open_jobs(client: &ClientWrapper) -> PgResult<Vec<Job>>
 
 const FEED_FROM: &str = "SELECT value::bigint FROM meta WHERE name = 'feed_from'";
 
+/// The first event that is still told.
+async fn read_feed_from(client: &ClientWrapper) -> PgResult<u64> {
+    number(&run_for_row(client, Ask::new(FEED_FROM), "meta has no feed_from").await?, 0)
+}
+
 /// Served by the primary keys of the feed and of the log.
 const FEED: &str = "
     SELECT f.first, f.at, log.tenant, f.count,
@@ -273,7 +278,7 @@ pub(super) async fn read_feed(
     let ask = Ask::new(FEED).with(signed(after)).with(i64::from(rows)).with(whose(scope));
     let found = run_one(client, ask).await?;
     // Looked at last: what retention took in the meantime is noticed.
-    let from = number(&run_one(client, Ask::new(FEED_FROM)).await?[0], 0)?;
+    let from = read_feed_from(client).await?;
     if after.saturating_add(1) < from {
         return Err(Failure::Known(Error::FeedGone { from }));
     }
@@ -299,7 +304,7 @@ const FEED_END: &str = "SELECT first + count - 1 FROM feed ORDER BY first DESC L
 pub(super) async fn read_feed_end(client: &ClientWrapper) -> PgResult<u64> {
     let newest = run_one(client, Ask::new(FEED_END)).await?;
     let newest = newest.first().map(|row| number(row, 0)).transpose()?.unwrap_or(0);
-    let from = number(&run_one(client, Ask::new(FEED_FROM)).await?[0], 0)?;
+    let from = read_feed_from(client).await?;
     Ok(newest.max(from.saturating_sub(1)))
 }
 

@@ -8,7 +8,7 @@ use windlass_store::{
 };
 use windlass_testkit::postgres::Cluster;
 
-use crate::common::{postgres::SchemaHome, runtime};
+use crate::common::{Backend, Scope, TestStore, plain, postgres::SchemaHome, runtime};
 
 /// All that is said about a store that cannot be opened.
 fn refused(options: Options) -> (Error, String) {
@@ -106,4 +106,16 @@ fn whoever_may_not_make_a_schema_is_told_and_one_that_is_there_can_be_used() {
     runtime.block_on(store.health()).unwrap();
     drop(store);
     runtime.block_on(Postgres::open(options)).map(drop).unwrap();
+}
+
+#[test]
+fn a_row_that_every_store_has_and_somebody_took_away_is_damage() {
+    let test = TestStore::new(Backend::Postgres);
+    test.enqueue(1, plain());
+    SchemaHome::at(&test.home.address()).sql().run("DELETE FROM meta WHERE name = 'feed_from'");
+    let code = |error: Error| error.code();
+    let end = test.runtime.block_on(test.store.feed_end());
+    assert_eq!(end.map_err(code), Err("STORE_DAMAGED"));
+    let feed = test.runtime.block_on(test.store.feed(&Scope::Every, 0, 10));
+    assert_eq!(feed.map(drop).map_err(code), Err("STORE_DAMAGED"));
 }

@@ -38,7 +38,7 @@ fn a_worker_works_for_a_server_that_the_authorities_vouch_for() {
 /// The authorities of a process are said by a variable, so the client is a process of its own.
 fn run_client(url: &str, authority: &Path) -> (bool, String) {
     let run = Command::new(env::current_exe().unwrap())
-        .args(["--exact", "https::the_client", "--ignored", "--nocapture"])
+        .args(["--exact", "https::the_client", "--nocapture"])
         .env(SERVER, url)
         .env("SSL_CERT_FILE", authority)
         .output()
@@ -47,8 +47,8 @@ fn run_client(url: &str, authority: &Path) -> (bool, String) {
     (run.status.success(), said.into_owned())
 }
 
+/// The other process. It is a test so that it can be started, and does nothing by itself.
 #[test]
-#[ignore = "it is the other process of the test above"]
 fn the_client() {
     let Ok(url) = env::var(SERVER) else { return };
     block_on(async move {

@@ -24,14 +24,15 @@ impl Rows {
         Self { kind, count: 0, values: BytesMut::with_capacity(count * bytes) }
     }
 
-    /// Adds a row of so many columns.
-    pub(super) fn add(&mut self, columns: i32, write: impl FnOnce(&mut Columns<'_>)) {
+    /// Adds a row.
+    pub(super) fn add(&mut self, write: impl FnOnce(&mut Columns<'_>)) {
         self.count += 1;
         let start = put_length(&mut self.values);
-        self.values.put_i32(columns);
-        let mut row = Columns { out: &mut self.values, left: columns };
+        self.values.put_i32(0);
+        let mut row = Columns { out: &mut self.values, count: 0 };
         write(&mut row);
-        debug_assert_eq!(row.left, 0, "a row of {} has all its columns", self.kind);
+        let count = row.count;
+        self.values[start..start + LENGTH].copy_from_slice(&count.to_be_bytes());
         set_length(&mut self.values, start);
     }
 }
@@ -39,13 +40,13 @@ impl Rows {
 /// The columns of a row, in the order of its type.
 pub(super) struct Columns<'a> {
     out: &'a mut BytesMut,
-    left: i32,
+    count: i32,
 }
 
 impl Columns<'_> {
     /// The next column.
     pub(super) fn put(&mut self, kind: &Type, value: impl ToSql) -> &mut Self {
-        self.left -= 1;
+        self.count += 1;
         self.out.put_u32(kind.oid());
         let start = put_length(self.out);
         match value.to_sql(kind, self.out).expect("what a column of a job holds can be sent") {
@@ -56,7 +57,7 @@ impl Columns<'_> {
     }
 }
 
-/// How many bytes a length takes, and the length of what is not there.
+/// How many bytes a length or a count takes, and the length of what is not there.
 const LENGTH: usize = 4;
 const NULL: i32 = -1;
 

@@ -76,7 +76,7 @@ const SAVE_TASK: &str = "
     INSERT INTO tasks (tenant, task_id, next_attempt) VALUES ($1, $2, $3)
     ON CONFLICT (tenant, task_id) DO UPDATE SET next_attempt = excluded.next_attempt";
 
-/// The columns that change in the life of a job, up to its history, as both types of rows begin with them.
+/// The columns that change in the life of a job. Both types of rows begin with them.
 fn put_moving<'a, 'b>(
     row: &'a mut Columns<'b>,
     job: &Job,
@@ -138,10 +138,8 @@ const INSERT_AT_ONCE: &str = concat!(
 const INSERT_CHILDREN: &str =
     "INSERT INTO children (parent, id) SELECT * FROM unnest($1::uuid[], $2::uuid[])";
 
-/// How many columns each type of rows has, and about how many bytes a row takes.
-const MOVING_COLUMNS: i32 = 17;
+/// About how many bytes a row of each type takes.
 const MOVING_BYTES: usize = 384;
-const NEW_COLUMNS: i32 = 32;
 const NEW_BYTES: usize = 768;
 
 /// The columns that never change.
@@ -211,7 +209,7 @@ async fn insert(
         // All that this commit tells of it stands in one log row.
         let chain = &place.history.bytes()[..History::CHAIN];
         let seq = place.history.log_ids().next().expect("a job begins with an event");
-        new.add(NEW_COLUMNS, |row| {
+        new.add(|row| {
             put_moving(row, job, place, chain, group);
             put_fixed(row, job, place.lane, source(payload, changes), seq);
         });
@@ -306,7 +304,7 @@ async fn update_jobs(
         }
         let group = groups.of(work.client, names, job, place).await?;
         place.session = session_of(job, place, work);
-        moving.add(MOVING_COLUMNS, |row| {
+        moving.add(|row| {
             let row = put_moving(row, job, place, place.history.bytes(), group);
             row.put(&Type::XID, place.written_by);
         });

@@ -11,11 +11,13 @@
 //! Always true here: what has an identity keeps it. A call whose answer is lost is ambiguous, and is sent again under
 //! the ids that it had. Payloads pass byte for byte.
 
+mod alone;
 mod bell;
 mod commit;
 mod link;
 mod problem;
 mod remote;
+mod schedules;
 mod wire;
 
 pub use self::remote::Remote;

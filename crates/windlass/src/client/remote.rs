@@ -26,9 +26,10 @@ use windlass_store::{
 use super::{
     bell, commit,
     link::{Failed, Link, unfit},
+    schedules::ScheduleDocument,
     wire::{
         AttemptDocument, EventDocument, FeedDocument, JobDocument, LetterDocument, List,
-        QueueDocument, ScheduleDocument, WorkerDocument,
+        QueueDocument, WorkerDocument,
     },
 };
 use crate::{Why, clock::Clock, engine::StoreClock};

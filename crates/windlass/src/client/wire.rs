@@ -3,8 +3,7 @@
 //! A document of a job does not tell everything that a row knows. What it leaves out is neutral here: `claim_id`,
 //! `attempt_started_at`, `execution_started_at`, `ended_by`, the digests of result and remaining, the settles on record,
 //! and who asked to cancel it, why, and for how long it has. `max_interruptions` is the usual one; the digest of a
-//! payload is right where the payload is told, and that of nothing in lists. Of a schedule's job only kind, queue and
-//! payload are told.
+//! payload is right where the payload is told, and that of nothing in lists.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,13 +12,12 @@ use serde_json::value::RawValue;
 use windlass_kernel::{
     Actor, Answer, Approval, Attempt, AttemptState, Cause, DeadLetter, Digest, DlqId, Epoch, Event,
     Fact, Failure, IdempotencyKey, IdempotencyScope, Job, JobId, Kind, Lease, LetterState,
-    LimitKey, Payload, Principal, Queue, Refusal, RetryPolicy, Schedule, ScheduleName, Spec, State,
-    Tag, TaskId, TenantId, Timestamp, TraceId, UniqueKey, WorkerId,
+    LimitKey, Payload, Principal, Queue, Refusal, RetryPolicy, Spec, State, Tag, TaskId, TenantId,
+    Timestamp, TraceId, UniqueKey, WorkerId,
     job::{CancelRequest, Origin, Priority, ScheduleType, Wait, Wakeup},
     letter::ApprovalStep,
     ops::{Enqueue, Idempotency, NewJob},
-    schedule::{CatchUp, Overlap, Pause, ScheduleSpec, When},
-    time::{duration_ms, duration_ms_option},
+    time::duration_ms_option,
 };
 use windlass_store::read;
 
@@ -495,132 +493,6 @@ impl LetterDocument {
 #[derive(Deserialize)]
 pub(super) struct Requeued {
     pub(super) job: JobDocument,
-}
-
-/// A schedule that is asked for.
-#[derive(Serialize)]
-pub(super) struct NewScheduleDocument<'a> {
-    name: &'a ScheduleName,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cron: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    zone: Option<&'a str>,
-    #[serde(rename = "every_ms", with = "duration_ms_option")]
-    every: Option<Duration>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    anchor: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    at: Option<Timestamp>,
-    #[serde(rename = "jitter_ms", with = "duration_ms")]
-    jitter: Duration,
-    catch_up: CatchUp,
-    overlap: Overlap,
-    start_at: Option<Timestamp>,
-    end_at: Option<Timestamp>,
-    job: NewJobDocument<'a>,
-}
-
-impl<'a> NewScheduleDocument<'a> {
-    pub(super) fn of(name: &'a ScheduleName, spec: &'a ScheduleSpec) -> Result<Self, Refusal> {
-        let (mut cron, mut zone, mut every, mut anchor, mut at) = (None, None, None, None, None);
-        match &spec.when {
-            When::At(time) => at = Some(*time),
-            When::Every { period, anchor: first } => {
-                (every, anchor) = (Some(*period), Some(*first));
-            }
-            When::Cron { expression, zone: name } => {
-                (cron, zone) = (Some(expression.as_str()), Some(name.as_str()));
-            }
-        }
-        Ok(Self {
-            name,
-            cron,
-            zone,
-            every,
-            anchor,
-            at,
-            jitter: spec.jitter,
-            catch_up: spec.catch_up,
-            overlap: spec.overlap,
-            start_at: spec.start_at,
-            end_at: spec.end_at,
-            job: NewJobDocument::new(&spec.job)?,
-        })
-    }
-}
-
-/// A schedule.
-#[derive(Deserialize)]
-pub(super) struct ScheduleDocument {
-    name: ScheduleName,
-    tenant: TenantId,
-    when: When,
-    #[serde(rename = "jitter_ms", with = "duration_ms")]
-    jitter: Duration,
-    catch_up: CatchUp,
-    overlap: Overlap,
-    start_at: Option<Timestamp>,
-    end_at: Option<Timestamp>,
-    kind: Kind,
-    queue: Queue,
-    payload: Option<Box<RawValue>>,
-    pause: Option<Pause>,
-    next_at: Option<Timestamp>,
-    last_slot: Option<Timestamp>,
-    last_job_id: Option<JobId>,
-    version: u64,
-    created_at: Timestamp,
-    updated_at: Timestamp,
-}
-
-impl ScheduleDocument {
-    /// The schedule. Of its job only what is told is known, unless the caller knows what was asked for.
-    pub(super) fn into_schedule(self, known: Option<&ScheduleSpec>) -> Result<Schedule, Refusal> {
-        let spec = match known {
-            Some(spec) => spec.clone(),
-            None => {
-                let payload = self.payload.as_deref().map_or("null", RawValue::get);
-                let job = NewJob::new(self.kind, Payload::parse(payload, usize::MAX)?);
-                ScheduleSpec {
-                    when: self.when,
-                    jitter: self.jitter,
-                    catch_up: self.catch_up,
-                    overlap: self.overlap,
-                    start_at: self.start_at,
-                    end_at: self.end_at,
-                    job: NewJob { queue: self.queue, ..job },
-                }
-            }
-        };
-        Ok(Schedule {
-            tenant: self.tenant,
-            name: self.name,
-            spec: Arc::new(spec),
-            version: self.version,
-            created_at: self.created_at,
-            updated_at: self.updated_at,
-            pause: self.pause,
-            next_at: self.next_at,
-            fires_at: self.next_at,
-            seen_at: None,
-            last_slot: self.last_slot,
-            last_job: self.last_job_id,
-        })
-    }
-}
-
-/// The job that was made now.
-#[derive(Deserialize)]
-pub(super) struct Triggered {
-    pub(super) job_id: JobId,
-}
-
-/// What a backfill did.
-#[derive(Deserialize)]
-pub(super) struct Backfilled {
-    pub(super) made: Vec<JobId>,
-    pub(super) known: Vec<JobId>,
-    pub(super) goes_on_from: Option<Timestamp>,
 }
 
 /// Something that was noted.

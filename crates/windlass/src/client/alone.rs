@@ -1,0 +1,221 @@
+//! Writes that have a call of their own: claims, the renewal of a session, and what people ask for.
+
+use std::{sync::Arc, time::Duration};
+
+use reqwest::Method;
+use serde::Serialize;
+use windlass_kernel::{
+    Actor, Answer, Op, Queue, Refusal, Rule, ScheduleOp, WorkerId,
+    ids::ClaimId,
+    ops::PromoteWhen,
+    rule::RuleOp,
+    schedule::Action,
+    time::{as_ms, duration_ms},
+};
+use windlass_store::{ClaimMany, Error, Granted, Reply, Scheduled, Write};
+
+use super::{
+    commit::{json, unsent},
+    link::{Failed, Link, unfit},
+    problem::Problem,
+    schedules::{Backfilled, NewScheduleDocument, ScheduleDocument, Triggered},
+    wire::{JobDocument, Leases, LetterDocument, Requeued, Results},
+};
+
+/// Sends a write that has a call of its own.
+pub(super) async fn send_alone(link: &Link, write: &Write) -> Result<Reply, Failed> {
+    match write {
+        Write::Claim(wanted) => claim(link, wanted).await,
+        Write::RenewSession { worker, lease } => renew_session(link, worker, *lease).await,
+        Write::Rule(op) => rule(link, op).await,
+        Write::Schedule(op) => schedule(link, op).await,
+        Write::Op { op, .. } => act(link, op).await.map(Reply::Answer),
+        Write::Listens { .. }
+        | Write::FollowUpDone { .. }
+        | Write::Token(_)
+        | Write::Mark { .. } => {
+            unreachable!("no call is made for it")
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct ClaimBody<'a> {
+    worker_id: &'a WorkerId,
+    queues: &'a [Queue],
+    kinds: &'a [windlass_kernel::Kind],
+    max: usize,
+    #[serde(rename = "lease_ms", with = "duration_ms")]
+    lease: Duration,
+    wait_ms: u64,
+    start: bool,
+    claim_id: ClaimId,
+    neighbours: &'a [WorkerId],
+}
+
+async fn claim(link: &Link, wanted: &ClaimMany) -> Result<Reply, Failed> {
+    let body = ClaimBody {
+        worker_id: &wanted.worker,
+        queues: &wanted.queues,
+        kinds: &wanted.kinds,
+        max: wanted.max,
+        lease: wanted.lease,
+        wait_ms: 0,
+        start: wanted.start,
+        claim_id: wanted.claim_id,
+        neighbours: &wanted.neighbours,
+    };
+    let told: Leases = link.send(Method::POST, &["claims"], None, json(&body)).await?;
+    let jobs = told.leases.into_iter().map(|lease| {
+        let payload = lease.job.payload();
+        Ok(Granted { job: Arc::new(lease.job.into_job()?), payload })
+    });
+    let jobs = jobs.collect::<Result<Vec<Granted>, Refusal>>().map_err(|why| lost(&why))?;
+    Ok(Reply::Granted { jobs, again_at: told.again_at })
+}
+
+/// It was written, and what is told of it cannot be right.
+fn lost(why: &Refusal) -> Failed {
+    Failed::Store(Error::Ambiguous(unfit(why).into()))
+}
+
+async fn renew_session(link: &Link, worker: &WorkerId, lease: Duration) -> Result<Reply, Failed> {
+    let body = serde_json::json!({ "worker_id": worker, "lease_ms": as_ms(lease) });
+    let path = ["leases", "renew"];
+    let told: Results = link.send(Method::POST, &path, None, body.to_string()).await?;
+    let until = told.results.first().and_then(|result| result.leased_until);
+    let cancelled = told.results.iter().filter(|it| it.cancel_requested == Some(true));
+    let cancelled = cancelled.filter_map(|it| it.job_id).collect();
+    let held = told.results.iter().filter_map(|it| it.job_id).collect();
+    // One that holds nothing has nothing that runs out.
+    let until = until.unwrap_or(windlass_kernel::Timestamp::MIN);
+    Ok(Reply::Renewed { until, cancelled, held })
+}
+
+async fn rule(link: &Link, op: &RuleOp) -> Result<Reply, Failed> {
+    let (method, name, actor, body) = match op {
+        RuleOp::Put(op) => {
+            let body =
+                serde_json::json!({ "scope": op.scope, "says": op.says, "reason": op.reason });
+            (Method::PUT, &op.name, &op.by.actor, body)
+        }
+        RuleOp::Drop(op) => {
+            (Method::DELETE, &op.name, &op.by.actor, serde_json::json!({ "reason": op.reason }))
+        }
+    };
+    let path = ["rules", name.as_str()];
+    let rule: Rule = link.send(method, &path, Some(actor), body.to_string()).await?;
+    Ok(Reply::Rule(rule))
+}
+
+async fn schedule(link: &Link, op: &ScheduleOp) -> Result<Reply, Failed> {
+    let (name, actor) = (op.name.as_str(), Some(&op.by.actor));
+    let mut told =
+        Scheduled { schedule: None, made: Vec::new(), known: Vec::new(), goes_on_from: None };
+    let post = Method::POST;
+    let mut asked = None;
+    let document: Option<ScheduleDocument> = match &op.action {
+        Action::Put(spec) => {
+            let body = NewScheduleDocument::of(&op.name, spec).map_err(|refusal| no(&refusal))?;
+            asked = Some(&**spec);
+            Some(link.send(post, &["schedules"], actor, json(&body)).await?)
+        }
+        Action::Pause { reason } => {
+            let body = serde_json::json!({ "reason": reason }).to_string();
+            Some(link.send(post, &["schedules", name, "pause"], actor, body).await?)
+        }
+        Action::Resume => {
+            Some(link.send(post, &["schedules", name, "resume"], actor, String::new()).await?)
+        }
+        Action::Delete => {
+            let path = ["schedules", name];
+            let _: ScheduleDocument =
+                link.send(Method::DELETE, &path, actor, String::new()).await?;
+            None
+        }
+        Action::Trigger { job_id, .. } => {
+            let body = serde_json::json!({ "new_job_id": job_id }).to_string();
+            let made: Triggered =
+                link.send(post, &["schedules", name, "trigger"], actor, body).await?;
+            told.made = vec![made.job_id];
+            None
+        }
+        Action::Backfill { from, to } => {
+            let body = serde_json::json!({ "from": from, "to": to }).to_string();
+            let done: Backfilled =
+                link.send(post, &["schedules", name, "backfill"], actor, body).await?;
+            (told.made, told.known, told.goes_on_from) = (done.made, done.known, done.goes_on_from);
+            None
+        }
+        Action::Fire { .. } => return Err(no(&Refusal::invalid("op", "is the server's own"))),
+    };
+    let schedule = document.map(|document| document.into_schedule(asked)).transpose();
+    told.schedule = schedule.map_err(|why| lost(&why))?.map(Arc::new);
+    Ok(Reply::Scheduled(Box::new(told)))
+}
+
+/// The rules say no before anything is sent.
+fn no(refusal: &Refusal) -> Failed {
+    let (code, detail) = (refusal.code().to_owned(), refusal.to_string());
+    Failed::Problem(Problem { status: 422, code, detail, job_id: None })
+}
+
+/// An op of a person on a job or a letter.
+async fn act(link: &Link, op: &Op) -> Result<Answer, Failed> {
+    let post = Method::POST;
+    let id = op.dlq_id().map(|id| id.to_string());
+    let id = id.or_else(|| op.job_id().map(|id| id.to_string())).unwrap_or_default();
+    let on_job = async |word: &str, actor: &Actor, body: serde_json::Value| {
+        let path = ["jobs", id.as_str(), word];
+        let job: JobDocument =
+            link.send(post.clone(), &path, Some(actor), body.to_string()).await?;
+        Ok::<Answer, Failed>(job.answer())
+    };
+    match op {
+        Op::Cancel(op) => {
+            let body = serde_json::json!({
+                "reason": op.reason, "force": op.force, "grace_ms": as_ms(op.grace),
+            });
+            on_job("cancel", &op.by.actor, body).await
+        }
+        Op::RetryNow(op) => {
+            on_job("retry", &op.by.actor, serde_json::json!({ "op": "retry_now" })).await
+        }
+        Op::Rerun(op) => {
+            let body = serde_json::json!({ "op": "rerun", "new_job_id": op.new_job_id });
+            on_job("retry", &op.by.actor, body).await
+        }
+        Op::Promote(op) => match &op.when {
+            PromoteWhen::Now { by } => {
+                on_job("retry", &by.actor, serde_json::json!({ "op": "promote" })).await
+            }
+            _ => Err(no(&Refusal::invalid("op", "is the server's own"))),
+        },
+        Op::Requeue(op) => {
+            let payload = op.payload.as_ref().map(|it| format!("\"payload\":{},", it.as_str()));
+            let body = format!(
+                "{{{}\"new_job_id\":{}}}",
+                payload.unwrap_or_default(),
+                json(&op.new_job_id)
+            );
+            let path = ["dlq", id.as_str(), "requeue"];
+            let told: Requeued = link.send(post, &path, Some(&op.by.actor), body).await?;
+            Ok(told.job.answer())
+        }
+        Op::Discard(op) => {
+            let body = serde_json::json!({ "reason": op.reason }).to_string();
+            letter(link, &["dlq", id.as_str(), "discard"], &op.by.actor, body).await
+        }
+        Op::ApproveDiscard(op) => {
+            let path = ["dlq", id.as_str(), "discard", "approve"];
+            letter(link, &path, &op.by.actor, String::new()).await
+        }
+        other => Err(no(&unsent(other))),
+    }
+}
+
+async fn letter(link: &Link, path: &[&str], actor: &Actor, body: String) -> Result<Answer, Failed> {
+    let letter: LetterDocument = link.send(Method::POST, path, Some(actor), body).await?;
+    let missing = || Failed::Store(Error::Ambiguous(unfit(&"the letter's job is gone").into()));
+    Ok(letter.job.as_ref().ok_or_else(missing)?.answer())
+}

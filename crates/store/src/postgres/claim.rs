@@ -3,10 +3,10 @@
 //! What a claim takes it locks, and what another transaction has locked it leaves alone. The usual claim names
 //! one group ([`Direct`]); any other looks through all lines that it wants ([`Search`]).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use tokio_postgres::Row;
-use windlass_kernel::{JobId, Op, Timestamp, WorkerId, ops::Claim};
+use windlass_kernel::{JobId, Op, Timestamp, WorkerId, ids::ClaimId, ops::Claim};
 
 use super::{
     Inner, PgResult,
@@ -31,7 +31,12 @@ pub(super) struct Claims<'a> {
     direct: Option<Direct>,
     /// Claims that were granted something before.
     repeated: HashSet<u128>,
+    /// What claims got together with one before them.
+    shared: HashMap<ClaimId, Granting>,
 }
+
+/// What a claim got, and when to ask again if a rule holds something back.
+type Granting = (Vec<Grant>, Option<Timestamp>);
 
 /// One statement locks no more jobs than this.
 pub(super) const LOCK_MAX: usize = 5_000;
@@ -50,12 +55,8 @@ impl<'a> Claims<'a> {
         });
         let wanted: Vec<&ClaimMany> = claims.collect();
         let Some(first) = wanted.first() else { return Self::default() };
-        let alike = |other: &&ClaimMany| {
-            (&other.queues, &other.kinds, &other.tenant)
-                == (&first.queues, &first.kinds, &first.tenant)
-        };
         let mut direct = None;
-        if wanted.iter().all(alike) {
+        if wanted.iter().all(|other| wants_the_same(first, other)) {
             let mut groups = groups_of(first, &store.names);
             let only = groups.pop().filter(|_| groups.is_empty());
             let is_plain = |(group, name): &(i32, GroupName)| {
@@ -154,33 +155,66 @@ impl<'a> Claims<'a> {
         }
     }
 
-    /// Grants what the claim may have: the ids, and when to ask again if a rule holds something back.
+    /// Grants what the claim may have.
     pub(super) async fn grant(
         &mut self,
         wanted: &ClaimMany,
         work: &mut Work<'_>,
         store: &Inner,
         now: Timestamp,
-    ) -> PgResult<(Vec<Grant>, Option<Timestamp>)> {
+    ) -> PgResult<Granting> {
+        if let Some(granting) = self.shared.remove(&wanted.claim_id) {
+            return Ok(granting);
+        }
         let again = self.grant_again(wanted, work, &store.names).await?;
         if !again.is_empty() {
             return Ok((again, None));
         }
-        let mut here = wanted.neighbours.iter().chain([&wanted.worker]);
-        if here.any(|worker| holds_alone(worker, work)) {
+        if is_busy_alone(wanted, work) {
             return Ok((Vec::new(), None));
         }
-        let (granted, again_at) = match &mut self.direct {
-            Some(direct) => (direct.grant(wanted, work, now), None),
-            None => {
-                let groups = groups_of(wanted, &store.names);
-                Search::new(wanted, groups, store).run(self, work, now).await?
-            }
-        };
-        if !granted.is_empty() {
-            work.lease_until(&wanted.worker, now.plus(wanted.lease));
+        if let Some(direct) = &mut self.direct {
+            let granted = direct.grant(wanted, work, now);
+            hold(wanted, &granted, work, now);
+            return Ok((granted, None));
         }
-        Ok((granted, again_at))
+        let groups = groups_of(wanted, &store.names);
+        let others = self.alike(wanted, &groups, work);
+        let takers = || [wanted].into_iter().chain(others.iter().copied());
+        let search = Search::new(takers(), groups, store);
+        let (granted, again_at) = search.run(self, work, now).await?;
+        for (taker, granted) in takers().zip(granted) {
+            hold(taker, &granted, work, now);
+            self.shared.insert(taker.claim_id, (granted, again_at));
+        }
+        Ok(self.shared.remove(&wanted.claim_id).unwrap_or_default())
+    }
+
+    /// Later claims of this batch that want what this one wants, from groups of which none has to be alone.
+    fn alike(
+        &self,
+        wanted: &ClaimMany,
+        groups: &[(i32, GroupName)],
+        work: &Work<'_>,
+    ) -> Vec<&'a ClaimMany> {
+        let mut alike: Vec<&'a ClaimMany> = Vec::new();
+        if groups.iter().any(|(_, name)| name.isolated) {
+            return alike;
+        }
+        let later = self.wanted.iter().skip_while(|other| other.claim_id != wanted.claim_id);
+        let (mut seen, mut sum) = (HashSet::from([wanted.claim_id]), wanted.max);
+        for other in later.skip(1) {
+            if wants_the_same(wanted, other)
+                && sum.saturating_add(other.max) <= LOCK_MAX
+                && self.is_new(other)
+                && !is_busy_alone(other, work)
+                && seen.insert(other.claim_id)
+            {
+                sum += other.max;
+                alike.push(other);
+            }
+        }
+        alike
     }
 
     /// Was this claim never granted anything before?
@@ -227,6 +261,22 @@ const OF_CLAIM: &str = concat!(
         AND substring(j.lease FOR 16) = $2
      ORDER BY j.id FOR UPDATE"
 );
+
+fn wants_the_same(one: &ClaimMany, other: &ClaimMany) -> bool {
+    (&one.queues, &one.kinds, &one.tenant) == (&other.queues, &other.kinds, &other.tenant)
+}
+
+/// The leases of a worker last at least as long as those that it was granted now.
+fn hold(wanted: &ClaimMany, granted: &[Grant], work: &mut Work<'_>, now: Timestamp) {
+    if !granted.is_empty() {
+        work.lease_until(&wanted.worker, now.plus(wanted.lease));
+    }
+}
+
+/// Does the process of this worker hold a job that has to be alone?
+fn is_busy_alone(wanted: &ClaimMany, work: &Work<'_>) -> bool {
+    wanted.neighbours.iter().chain([&wanted.worker]).any(|worker| holds_alone(worker, work))
+}
 
 fn holds_alone(worker: &WorkerId, work: &Work<'_>) -> bool {
     let known = work.session(worker).into_iter();

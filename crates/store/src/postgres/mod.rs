@@ -251,7 +251,7 @@ impl Store for Postgres {
 
     /// A claim that a shared rule covers holds its lock until it has landed.
     fn claims_wait(&self) -> bool {
-        self.inner.rules.are_shared()
+        self.inner.rules.claims_wait()
     }
 
     fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {

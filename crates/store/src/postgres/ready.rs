@@ -3,21 +3,23 @@
 //! There may be thousands of lines, one for each tenant or key, and a claim must not ask for all of them. So a node
 //! remembers which have something, with the rank of the first job, and asks for the jobs of a few. What is remembered
 //! is a hint: other nodes take jobs and make new ones. A line that is found empty is forgotten. All lines are looked up
-//! anew when a claim is not filled, when others say that something became ready, and after every `1 + lines / 64` claims:
-//! so a job in a line that nobody here knows waits for that many claims at the most.
+//! anew when a claim finds nothing, when others say that something became ready, and once a second: so a job in a line
+//! that nobody here knows, and of which nobody was told, waits for a second of claims at the most.
 
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use deadpool_postgres::ClientWrapper;
+use tokio::time::Instant;
 use tokio_postgres::Row;
 use windlass_kernel::{Job, JobId, Lane, State, Timestamp, job::Rank};
 
 use super::{
     PgResult,
-    load::{Place, id_of, time_of},
+    load::{Place, id_of, row_columns, time_of},
     pipeline::{Ask, run},
     types::Time,
 };
@@ -46,8 +48,8 @@ struct Group {
     lanes: BTreeMap<Lane, Line>,
     /// How much was heard when it was last looked up.
     heard: u64,
-    /// How many claims have gone by it since.
-    claims: usize,
+    /// When that was.
+    at: Option<Instant>,
 }
 
 /// What may be ready in one lane of a group.
@@ -92,8 +94,8 @@ impl Found {
     }
 }
 
-/// So many lines are looked up for each claim that goes by what is remembered.
-const LINES_FOR_A_CLAIM: usize = 64;
+/// What was looked up longer ago is looked up anew.
+const OLD: Duration = Duration::from_secs(1);
 
 /// More lines than this are not looked up at once. Then each look begins at another lane, by chance: lanes are numbers
 /// that have no order, so all get their turn.
@@ -157,20 +159,13 @@ impl Ready {
         lanes.is_some_and(|lanes| lanes.keys().any(|lane| *lane != Lane::NONE))
     }
 
-    /// Is it time to look these groups up? It is asked once for each claim.
-    pub(super) fn is_old(&self, groups: impl Iterator<Item = i32>) -> bool {
-        let mut known = self.known();
-        let Known { groups: all, heard, .. } = &mut *known;
-        let (mut lines, mut claims) = (0, 0);
-        for id in groups {
-            let Some(group) = all.get_mut(&id).filter(|group| group.heard == *heard) else {
-                return true;
-            };
-            group.claims += 1;
-            lines += group.lanes.len();
-            claims = claims.max(group.claims);
-        }
-        claims > 1 + lines / LINES_FOR_A_CLAIM
+    /// Is it time to look these groups up?
+    pub(super) fn is_old(&self, mut groups: impl Iterator<Item = i32>) -> bool {
+        let known = self.known();
+        groups.any(|id| {
+            let group = known.groups.get(&id).filter(|group| group.heard == known.heard);
+            group.and_then(|group| group.at).is_none_or(|at| at.elapsed() >= OLD)
+        })
     }
 
     /// Looks up which lines of these groups have something.
@@ -180,7 +175,7 @@ impl Ready {
             known.looks += 1;
             (known.heard, known.is_cut)
         };
-        let looks = Looks(self);
+        let (looks, at) = (Looks(self), Instant::now());
         let from = if was_cut { random_lane() } else { i64::MIN };
         let mut rows = look_from(client, groups, from).await?;
         let mut is_cut = rows.iter().any(|rows| rows.len() >= LOOK_MAX);
@@ -191,7 +186,7 @@ impl Ready {
         }
         let mut found: HashMap<i32, Group> = HashMap::with_capacity(groups.len());
         for id in groups {
-            found.insert(*id, Group { heard, ..Group::default() });
+            found.insert(*id, Group { heard, at: Some(at), ..Group::default() });
         }
         for row in &rows[0] {
             let line = line_of(&mut found, row.try_get(0)?, Lane::new(row.try_get(1)?));
@@ -354,6 +349,48 @@ pub(super) fn asks(lines: &[From], limits: &[usize], now: Timestamp, asks: &mut 
     }
 }
 
+/// The same jobs whole, and locked, but for those that somebody else has locked. Behind the payload stands the place of
+/// the line.
+const FIRST_LOCKED: &str = concat!(
+    "SELECT ",
+    row_columns!(),
+    ", j.payload, v.place
+    FROM unnest($1::int[], $2::int[], $3::bigint[], $4::bigint[]) AS v (place, group_id, lane, most)
+    CROSS JOIN LATERAL (
+        SELECT jobs.xmin AS xmin, jobs.* FROM jobs
+        WHERE jobs.group_id = v.group_id AND jobs.lane = v.lane
+            AND (jobs.state = 'queued' OR jobs.state = 'interrupted')
+        ORDER BY jobs.rank LIMIT v.most FOR UPDATE SKIP LOCKED) AS j"
+);
+
+/// The statement that asks for the first jobs of lines and locks them, of each at most so many. None, if there is no line.
+pub(super) fn ask_and_lock(lines: &[From], limits: &[usize]) -> Option<Ask> {
+    let mut both = Vec::new();
+    asks(lines, limits, Timestamp::MIN, &mut both);
+    both.pop().map(|ask| ask.instead(FIRST_LOCKED))
+}
+
+/// The place of the line of a job that was locked.
+pub(super) fn place_of(row: &Row) -> PgResult<Option<usize>> {
+    Ok(usize::try_from(row.try_get::<_, i32>(27)?).ok())
+}
+
+/// What was found and locked in each of these lines, less some jobs.
+pub(super) fn found_and_locked(
+    lines: &[From],
+    limits: &[usize],
+    rows: &[Row],
+    is_out: impl Fn(JobId) -> bool,
+    now: Timestamp,
+) -> PgResult<Vec<Found>> {
+    let mut gathered = Gathered::new(lines.len());
+    for row in rows {
+        let (Some(place), id) = (place_of(row)?, id_of(row, 1)?) else { continue };
+        gathered.add(place, (Rank(row.try_get(5)?), id, time_of(row, 12)?), is_out(id));
+    }
+    Ok(gathered.found(lines, limits, now))
+}
+
 /// What was found in each of these lines, less some jobs.
 pub(super) fn found_of(
     lines: &[From],
@@ -362,28 +399,48 @@ pub(super) fn found_of(
     is_out: impl Fn(JobId) -> bool,
     now: Timestamp,
 ) -> PgResult<Vec<Found>> {
-    let mut counts = vec![0; lines.len()];
-    let mut jobs: Vec<Vec<(Rank, JobId, Timestamp)>> = vec![Vec::new(); lines.len()];
+    let mut gathered = Gathered::new(lines.len());
     for retries in [false, true] {
         if !lines.iter().any(|from| from.retries == retries) {
             continue;
         }
         for row in rows.next().unwrap_or_default() {
             let place = usize::try_from(row.try_get::<_, i32>(0)?).unwrap_or(usize::MAX);
-            let Some(jobs) = jobs.get_mut(place) else { continue };
-            counts[place] += 1;
             let id = id_of(&row, 1)?;
-            if !is_out(id) {
-                jobs.push((Rank(row.try_get(2)?), id, time_of(&row, 3)?));
-            }
+            gathered.add(place, (Rank(row.try_get(2)?), id, time_of(&row, 3)?), is_out(id));
         }
     }
-    let lines = lines.iter().zip(limits);
-    let found = lines.zip(jobs).zip(counts).map(|(((from, limit), mut jobs), count)| {
-        jobs.sort_unstable();
-        let since = jobs.first().map_or(now, |job| job.2);
-        let (ranks, ids) = jobs.into_iter().map(|(rank, id, _)| (rank, id)).unzip();
-        Found { from: *from, ranks, ids, since, may_have_more: count >= *limit }
-    });
-    Ok(found.collect())
+    Ok(gathered.found(lines, limits, now))
+}
+
+/// The jobs of each line, and how many rows there were.
+struct Gathered {
+    jobs: Vec<Vec<(Rank, JobId, Timestamp)>>,
+    counts: Vec<usize>,
+}
+
+impl Gathered {
+    fn new(lines: usize) -> Self {
+        Self { jobs: vec![Vec::new(); lines], counts: vec![0; lines] }
+    }
+
+    fn add(&mut self, place: usize, job: (Rank, JobId, Timestamp), is_out: bool) {
+        let Some(jobs) = self.jobs.get_mut(place) else { return };
+        self.counts[place] += 1;
+        if !is_out {
+            jobs.push(job);
+        }
+    }
+
+    fn found(self, lines: &[From], limits: &[usize], now: Timestamp) -> Vec<Found> {
+        let lines = lines.iter().zip(limits);
+        let found = lines.zip(self.jobs).zip(self.counts);
+        let found = found.map(|(((from, limit), mut jobs), count)| {
+            jobs.sort_unstable();
+            let since = jobs.first().map_or(now, |job| job.2);
+            let (ranks, ids) = jobs.into_iter().map(|(rank, id, _)| (rank, id)).unzip();
+            Found { from: *from, ranks, ids, since, may_have_more: count >= *limit }
+        });
+        found.collect()
+    }
 }

@@ -5,6 +5,9 @@
 //! rule that others take from has locked its row before it reads either. So no two nodes exceed a limit together, and
 //! nothing can leak.
 //!
+//! A large claim of jobs with many keys locks a rule that counts by key for one half of the keys only, so that another
+//! claim can have the other half meanwhile. Whoever locks all of a rule waits for both halves, and they for it.
+//!
 //! A commit locks rules after the jobs that it names, all at once and in the order of their names, and waits for nothing
 //! but what it writes afterwards. Two commits that each name a job of the other, and share a rule, can still wait for each
 //! other: the server ends one of them, which is tried again.
@@ -47,6 +50,10 @@ pub(super) struct Rules {
     turns: Mutex<Turns>,
     /// Is there a rule that claims take from one after the other?
     are_shared: AtomicBool,
+    /// Did the last claim lock one half of the keys, so that another can be on its way?
+    by_halves: AtomicBool,
+    /// Which half is next.
+    next_half: AtomicBool,
     /// Did the last claim that locked rules get nothing? Then the next one looks first, and locks only if there is
     /// something to be had.
     is_full: AtomicBool,
@@ -94,8 +101,15 @@ impl Rules {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn are_shared(&self) -> bool {
-        self.are_shared.load(Ordering::Relaxed)
+    /// Do claims wait for each other?
+    pub(super) fn claims_wait(&self) -> bool {
+        self.are_shared.load(Ordering::Relaxed) && !self.by_halves.load(Ordering::Relaxed)
+    }
+
+    /// The half that a claim locks, if it locks one: never the same twice in a row.
+    pub(super) fn take_half(&self, by_halves: bool) -> Option<Half> {
+        self.by_halves.store(by_halves, Ordering::Relaxed);
+        by_halves.then(|| Half(self.next_half.fetch_xor(true, Ordering::Relaxed)))
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -134,8 +148,21 @@ pub(super) struct CommitRules {
     /// The parts whose states were loaded.
     asked: HashSet<(RuleName, Part)>,
     locked: BTreeSet<RuleName>,
+    /// Are they locked for one half of the keys only?
+    half: Option<Half>,
     /// Is it known what is held?
     counted: Option<Counted>,
+}
+
+/// One half of all keys. No key is in both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Half(bool);
+
+impl Half {
+    pub(super) fn has(self, lane: Lane) -> bool {
+        // The lowest bit is always set.
+        (lane.get() & 2 != 0) == self.0
+    }
 }
 
 /// Which leases were counted.
@@ -159,6 +186,18 @@ impl CommitRules {
     /// Are these rules locked, so that what is known of them stays true?
     pub(super) fn has_locked(&self, names: &BTreeSet<RuleName>) -> bool {
         names.is_subset(&self.locked)
+    }
+
+    /// The half of the keys that rules are locked for, if it is not all.
+    pub(super) fn half(&self) -> Option<Half> {
+        self.half
+    }
+
+    /// May these rules be locked for one half of the keys? Nothing is locked yet, and each counts by key.
+    pub(super) fn may_halve(&self, names: &BTreeSet<RuleName>) -> bool {
+        let by_key = |rule: &Rule| matches!(rule.says, Says::Concurrency { each: Each::Key, .. });
+        let mut rules = self.book.rules.iter().filter(|rule| names.contains(&rule.name));
+        self.locked.is_empty() && !names.is_empty() && rules.all(by_key)
     }
 
     /// Does a rule keep jobs of this group back, now or at times?
@@ -218,6 +257,11 @@ fn covers(rule: &Rule, group: &GroupName) -> bool {
 /// Always in the same order, so that no two commits wait for each other.
 const LOCK: &str = "SELECT name FROM rules WHERE name = ANY($1) ORDER BY name FOR UPDATE";
 
+/// The rows are locked against whoever wants all of a rule, or changes it; the numbers against the same half.
+const LOCK_HALF: &str = "
+    SELECT pg_advisory_xact_lock(hashtextextended(name, $2))
+    FROM (SELECT name FROM rules WHERE name = ANY($1) ORDER BY name FOR SHARE) AS locked";
+
 const VERSION: &str = "SELECT value::bigint FROM meta WHERE name = 'rules_version'";
 
 const STATES: &str = "
@@ -237,10 +281,18 @@ const HELD_WITH_KEY: &str = "
         SELECT group_id, lane, count(*) FROM jobs WHERE lease_session IS NOT NULL AND lane <> 0
         GROUP BY group_id, lane) AS held";
 
+/// The rules that a claim wants to have locked, and for which half of the keys, if it is not for all.
+#[derive(Clone, Default)]
+pub(super) struct Locks {
+    pub(super) names: BTreeSet<RuleName>,
+    pub(super) half: Option<Half>,
+}
+
 /// What a claim asks about rules, together with what else it asks.
 #[derive(Default)]
 pub(super) struct Question {
     locks: BTreeSet<RuleName>,
+    half: Option<Half>,
     parts: Vec<(RuleName, Part)>,
     counts: Option<Counted>,
 }
@@ -251,7 +303,7 @@ impl CommitRules {
     pub(super) fn question(
         &mut self,
         lines: &[(&GroupName, Lane)],
-        locks: BTreeSet<RuleName>,
+        Locks { names: locks, half }: Locks,
         is_forgotten: impl Fn(&RuleName) -> bool,
     ) -> Question {
         if !self.has_locked(&locks) {
@@ -283,7 +335,7 @@ impl CommitRules {
         }
         counts = counts.filter(|needs| self.counted.is_none_or(|counted| counted < *needs));
         let locks = if self.has_locked(&locks) { BTreeSet::new() } else { locks };
-        Question { locks, parts, counts }
+        Question { locks, half, parts, counts }
     }
 
     /// Takes the answers, which come in the order of the statements.
@@ -301,6 +353,7 @@ impl CommitRules {
                 return Err(Failure::RulesChanged);
             }
             work.rules.locked.extend(question.locks);
+            work.rules.half = question.half;
         }
         if !question.parts.is_empty() {
             work.rules.take_states(&rows.next().unwrap_or_default())?;
@@ -329,10 +382,16 @@ impl CommitRules {
 impl Question {
     /// The statements. Each sees what was committed before it began, so those behind the lock see all that whoever had
     /// it before has done.
-    pub(super) fn asks(&self, asks: &mut Vec<Ask>) {
+    pub(super) fn asks(&self, asks: &mut Vec<Ask>, schema: i32) {
         if !self.locks.is_empty() {
             let names: Vec<String> = self.locks.iter().map(|it| it.as_str().to_owned()).collect();
-            asks.push(Ask::new(LOCK).with(names));
+            asks.push(match self.half {
+                Some(half) => {
+                    let seed = i64::from(schema) << 1 | i64::from(half.0);
+                    Ask::new(LOCK_HALF).with(names).with(seed)
+                }
+                None => Ask::new(LOCK).with(names),
+            });
             asks.push(Ask::new(VERSION));
         }
         if !self.parts.is_empty() {

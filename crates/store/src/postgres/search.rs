@@ -1,17 +1,20 @@
-//! Looks through all lines that a claim wants, shares out what is there, and locks what the claim may have.
+//! Looks through all lines that a claim wants, shares out what is there, and locks what the claim may have. Claims of one
+//! commit that want the same are one claim here, whose jobs are handed to one after the other.
 //!
 //! What is read to choose from is not locked, so that nobody else has to go without it. What was chosen is locked if it
 //! is still free; where others were faster, there is another round. If rules are shared out that others take from too,
-//! their rows are locked before anything is read.
+//! their rows are locked before anything is read. Then whoever else wants the same jobs waits already, so where a limit
+//! lets a few of each key go, those are locked as they are found, which spares a trip.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
-    slice,
+    mem,
+    time::Duration,
 };
 
 use windlass_kernel::{
-    Job, JobId, Lane, RuleName, Timestamp, WorkerId,
-    admit::{Admission, Head, Quota, Request, admit},
+    Job, JobId, Lane, RuleName, TenantId, Timestamp, WorkerId,
+    admit::{Admission, Head, Quota, Request, Turns, admit},
     job::Rank,
 };
 
@@ -21,28 +24,49 @@ use super::{
     load::{Loaded, free_job_of, id_of, row_columns},
     pipeline::{Ask, run, run_one},
     ready::{self, Found, From},
-    rules::{CommitRules, Question},
+    rules::{CommitRules, Locks, Question},
     types::{Time, Uuid},
     work::Work,
 };
 use crate::{IdMap, commit::ClaimMany, job_row::GroupName};
 
-/// What one claim looks for, and what it has found.
+/// What claims that want the same look for, and what they have found.
 pub(super) struct Search<'a> {
-    wanted: &'a ClaimMany,
+    takers: Vec<Taker<'a>>,
     groups: Vec<(i32, GroupName)>,
     store: &'a Inner,
     /// Jobs that it wanted to lock: it has them, or others were faster.
     tried: HashSet<JobId>,
     /// How many of them are of which line.
     tried_in: HashMap<(i32, Lane), usize>,
-    granted: Vec<Grant>,
+    /// Jobs that were locked as they were found.
+    locked: IdMap<(Loaded, String)>,
     again_at: Option<Timestamp>,
+    /// May jobs go whose keys are of the half that is not locked?
+    others_wait: bool,
     is_alone: bool,
 }
 
+/// One claim, and what it gets.
+struct Taker<'a> {
+    wanted: &'a ClaimMany,
+    granted: Vec<Grant>,
+}
+
+/// What each claim got, and when to ask again.
+pub(super) type Shared = (Vec<Vec<Grant>>, Option<Timestamp>);
+
 /// How often a claim looks again when others were faster, or when what it asked for first was not enough.
 const ROUNDS: usize = 8;
+
+/// A claim that wants so many jobs, with so many lines to have them from, locks rules that count by key for one half of the
+/// keys. Of a smaller one the order would suffer.
+const HALVES_LINES: usize = 256;
+const HALVES_JOBS: usize = 128;
+
+/// So long after a claim that had one half of the keys and was not filled, its worker asks for the other half, if nothing
+/// else has it ask before.
+const OTHERS_AFTER: Duration = Duration::from_millis(10);
 
 /// So many lines are all asked for; of more a claim chooses by what is remembered of them.
 const FEW: usize = 64;
@@ -51,19 +75,22 @@ const FEW: usize = 64;
 const LINES_MAX: usize = 4_096;
 
 impl<'a> Search<'a> {
+    /// For one claim, or for several that want jobs of the same groups, none of which has to be alone.
     pub(super) fn new(
-        wanted: &'a ClaimMany,
+        takers: impl Iterator<Item = &'a ClaimMany>,
         groups: Vec<(i32, GroupName)>,
         store: &'a Inner,
     ) -> Self {
+        let takers = takers.map(|wanted| Taker { wanted, granted: Vec::new() }).collect();
         Self {
-            wanted,
+            takers,
             groups,
             store,
             tried: HashSet::new(),
             tried_in: HashMap::new(),
-            granted: Vec::new(),
+            locked: IdMap::default(),
             again_at: None,
+            others_wait: false,
             is_alone: false,
         }
     }
@@ -73,7 +100,7 @@ impl<'a> Search<'a> {
         claims: &Claims<'_>,
         work: &mut Work<'_>,
         now: Timestamp,
-    ) -> PgResult<(Vec<Grant>, Option<Timestamp>)> {
+    ) -> PgResult<Shared> {
         let ids: Vec<i32> = self.groups.iter().map(|(id, _)| *id).collect();
         let mut has_looked = self.store.ready.is_old(ids.iter().copied());
         if has_looked {
@@ -81,19 +108,25 @@ impl<'a> Search<'a> {
         }
         for _ in 0..ROUNDS {
             let may_be_more = self.round(claims, work, now).await?;
-            if self.granted.len() >= self.wanted.max || self.is_alone {
+            if self.left() == 0 || self.is_alone {
                 break;
             }
             if may_be_more {
                 continue;
             }
-            if has_looked {
+            // Whoever got something soon asks again.
+            let has_some = self.takers.iter().any(|taker| !taker.granted.is_empty());
+            if has_looked || has_some || self.others_wait {
                 break;
             }
             has_looked = true;
             self.store.ready.look(work.client, &ids).await?;
         }
-        Ok((self.granted, self.again_at))
+        if self.others_wait && self.left() > 0 {
+            let soon = now.plus(OTHERS_AFTER);
+            self.again_at = Some(self.again_at.map_or(soon, |at| at.min(soon)));
+        }
+        Ok((self.takers.into_iter().map(|taker| taker.granted).collect(), self.again_at))
     }
 
     /// One round. It tells whether another may find more.
@@ -119,27 +152,54 @@ impl<'a> Search<'a> {
             false => work.rules.shared(claims.groups(&self.store.names).iter().map(|it| &it.1)),
         };
         let locks_at_once = work.rules.has_locked(&all_shared) || !self.store.rules.is_full();
-        let locks = if locks_at_once { all_shared.clone() } else { BTreeSet::new() };
+        let mut locks = Locks::default();
+        if locks_at_once {
+            locks = self.locks(&all_shared, lines.len(), work);
+        }
+        let mut others = Vec::new();
+        if let Some(half) = locks.half {
+            let is_other = |from: &mut From| {
+                !half.has(from.lane) && work.rules.room(self.name_of(from), from.lane).is_some()
+            };
+            others = lines.extract_if(.., is_other).collect();
+        }
         let (found, is_part) = self.look(&lines, locks, work, now).await?;
+        let has_room = |from: &From| work.rules.room(self.name_of(from), from.lane) != Some(0);
+        self.others_wait = others.iter().any(has_room);
         let held = self.count_held(&found, work).await?;
         let mut admission = self.admit(&found, held, work, locks_at_once, now);
         if !locks_at_once && !admission.quotas.is_empty() {
             // There is something to be had, so it is worth the lock.
-            self.ask_rules(&lines, all_shared, work).await?;
+            self.ask_rules(&lines, Locks { names: all_shared, half: None }, work).await?;
             admission = self.admit(&found, held, work, true, now);
         }
         if !shared.is_empty() {
-            self.store.rules.note_full(admission.quotas.is_empty());
+            self.store.rules.note_full(admission.quotas.is_empty() && !self.others_wait);
         }
         self.again_at = admission.again_at;
         let took_all = |quota: &Quota| {
             let found = &found[quota.head];
-            found.may_have_more && found.ids.len() == quota.take
+            let has_room = || {
+                let room = work.rules.room(self.name_of(&found.from), found.from.lane);
+                room.is_none_or(|room| room > quota.take)
+            };
+            found.may_have_more && found.ids.len() == quota.take && has_room()
         };
         let has_moved = !admission.quotas.is_empty() || found.iter().any(|it| it.ids.is_empty());
         let may_be_more = admission.quotas.iter().any(took_all) || (is_part || is_cut) && has_moved;
         let lost = self.take(&found, admission, held, work, now).await?;
         Ok(lost || may_be_more)
+    }
+
+    /// These rules, which are locked already or to be locked now, and for which keys.
+    fn locks(&self, names: &BTreeSet<RuleName>, lines: usize, work: &Work<'_>) -> Locks {
+        let half = if names.is_empty() || work.rules.has_locked(names) {
+            work.rules.half()
+        } else {
+            let is_large = lines >= HALVES_LINES && self.left() >= HALVES_JOBS;
+            self.store.rules.take_half(is_large && work.rules.may_halve(names))
+        };
+        Locks { names: names.clone(), half }
     }
 
     fn name_of(&self, from: &From) -> &GroupName {
@@ -148,9 +208,9 @@ impl<'a> Search<'a> {
 
     /// What there is in these lines, or in some of them, and whether there are others. What rules know is asked with it.
     async fn look(
-        &self,
+        &mut self,
         lines: &[From],
-        locks: BTreeSet<RuleName>,
+        locks: Locks,
         work: &mut Work<'_>,
         now: Timestamp,
     ) -> PgResult<(Vec<Found>, bool)> {
@@ -160,23 +220,32 @@ impl<'a> Search<'a> {
             let each = vec![left; lines.len()];
             return Ok((self.find(lines, &each, question, work, now).await?, false));
         }
+        let are_locked = !locks.names.is_empty();
         self.ask_rules(lines, locks, work).await?;
-        let chosen = self.choose(lines, work, now);
-        // Each has its share, and a few more; where a limit lets few go, those and the next, which says where the line
-        // stands afterwards.
-        let each = (left.saturating_mul(4) / chosen.len().max(1)).clamp(4, left.max(4));
-        let each: Vec<usize> = chosen
-            .iter()
-            .map(|from| match work.rules.room(self.name_of(from), from.lane) {
-                Some(room) => each.min(room.saturating_add(1)),
-                None => each,
-            })
-            .collect();
+        let (chosen, shares) = self.choose(lines, work, now);
+        // What a line without a share of its own gets, which is one of many.
+        let usual = left.div_ceil(chosen.len().max(1));
+        let room = |from: &From| work.rules.room(self.name_of(from), from.lane);
+        if are_locked && chosen.iter().all(|from| !from.retries && room(from).is_some()) {
+            let each = chosen.iter().zip(&shares).map(|(from, share)| {
+                share.unwrap_or(usual).min(room(from).expect("a limit goes by its key"))
+            });
+            let each: Vec<usize> = each.collect();
+            return Ok((self.find_and_lock(&chosen, &each, work, now).await?, true));
+        }
+        // A few more than its share; where a limit lets few go, those and the next, which says where the line stands
+        // afterwards.
+        let usual = usual.saturating_mul(4).clamp(4, left.max(4));
+        let each = chosen.iter().zip(&shares).map(|(from, share)| {
+            let each = share.map_or(usual, |share| share.saturating_add(1));
+            room(from).map_or(each, |room| each.min(room.saturating_add(1)))
+        });
+        let each: Vec<usize> = each.collect();
         let found = self.find(&chosen, &each, Question::default(), work, now).await?;
         Ok((found, true))
     }
 
-    fn question(&self, lines: &[From], locks: BTreeSet<RuleName>, work: &mut Work<'_>) -> Question {
+    fn question(&self, lines: &[From], locks: Locks, work: &mut Work<'_>) -> Question {
         let names: Vec<(&GroupName, Lane)> =
             lines.iter().map(|from| (self.name_of(from), from.lane)).collect();
         let Work { rules, set, .. } = work;
@@ -184,12 +253,7 @@ impl<'a> Search<'a> {
     }
 
     /// Asks what rules know of these lines, and nothing else.
-    async fn ask_rules(
-        &self,
-        lines: &[From],
-        locks: BTreeSet<RuleName>,
-        work: &mut Work<'_>,
-    ) -> PgResult<()> {
+    async fn ask_rules(&self, lines: &[From], locks: Locks, work: &mut Work<'_>) -> PgResult<()> {
         let question = self.question(lines, locks, work);
         self.find(&[], &[], question, work, Timestamp::MIN).await.map(drop)
     }
@@ -203,12 +267,9 @@ impl<'a> Search<'a> {
         work: &mut Work<'_>,
         now: Timestamp,
     ) -> PgResult<Vec<Found>> {
-        let out = self.out(work);
-        let out = |from: &From| out.get(&(from.group, from.lane)).copied().unwrap_or(0);
-        let limits = lines.iter().zip(each).map(|(from, each)| each.saturating_add(out(from)));
-        let limits: Vec<usize> = limits.map(|limit| limit.min(LOCK_MAX)).collect();
+        let limits = self.limits(lines, each, work);
         let mut asks = Vec::new();
-        question.asks(&mut asks);
+        question.asks(&mut asks, self.store.feed_lock.1);
         ready::asks(lines, &limits, now, &mut asks);
         if asks.is_empty() {
             return Ok(Vec::new());
@@ -217,6 +278,36 @@ impl<'a> Search<'a> {
         CommitRules::take(work, &self.store.names, question, &mut rows).await?;
         let is_out = |id| work.set.contains(id) || self.tried.contains(&id);
         ready::found_of(lines, &limits, &mut rows, is_out, now)
+    }
+
+    /// Asks for the first jobs of lines, so many of each, and locks them. Those that others have locked it leaves alone.
+    async fn find_and_lock(
+        &mut self,
+        lines: &[From],
+        each: &[usize],
+        work: &Work<'_>,
+        now: Timestamp,
+    ) -> PgResult<Vec<Found>> {
+        let limits = self.limits(lines, each, work);
+        let Some(ask) = ready::ask_and_lock(lines, &limits) else { return Ok(Vec::new()) };
+        let rows = run_one(work.client, ask).await?;
+        for row in &rows {
+            let Some(from) = ready::place_of(row)?.and_then(|place| lines.get(place)) else {
+                continue;
+            };
+            let job = free_job_of(row, self.name_of(from))?;
+            self.locked.insert(job.job.id, (job, row.try_get(26)?));
+        }
+        let is_out = |id| work.set.contains(id) || self.tried.contains(&id);
+        ready::found_and_locked(lines, &limits, &rows, is_out, now)
+    }
+
+    /// So many of each line, and as many more as are out.
+    fn limits(&self, lines: &[From], each: &[usize], work: &Work<'_>) -> Vec<usize> {
+        let out = self.out(work);
+        let out = |from: &From| out.get(&(from.group, from.lane)).copied().unwrap_or(0);
+        let limits = lines.iter().zip(each).map(|(from, each)| each.saturating_add(out(from)));
+        limits.map(|limit| limit.min(LOCK_MAX)).collect()
     }
 
     /// How many jobs of which line may be found and are out: the commit has touched them, or this claim has tried them.
@@ -233,26 +324,50 @@ impl<'a> Search<'a> {
         out
     }
 
-    /// The lines that would be next, if each had one job, by what is remembered of them.
-    fn choose(&self, lines: &[From], work: &Work<'_>, now: Timestamp) -> Vec<From> {
+    /// The lines that would be next, by what is remembered of them, and the share of each, if it is known.
+    ///
+    /// Only the first job of a line is known. A tenant that has many lines gets its jobs in the order of their ranks, so
+    /// each line is asked as if it had one. A tenant that has one line takes its turns from it: that it has enough jobs is
+    /// believed at first, and if the claim is not filled then, no longer.
+    fn choose(
+        &self,
+        lines: &[From],
+        work: &Work<'_>,
+        now: Timestamp,
+    ) -> (Vec<From>, Vec<Option<usize>>) {
         // Whoever has no room left gets nothing, and need not be shared out to: with a thousand keys most have none.
         let has_room = |from: &&From| work.rules.room(self.name_of(from), from.lane) != Some(0);
         let lines: Vec<From> = lines.iter().filter(has_room).copied().collect();
-        let heads = lines.iter().map(|from| {
-            let first = slice::from_ref(&from.first);
-            head_of(self.name_of(from), from.lane, from.retries, first, None)
-        });
-        let heads = heads.collect();
+        let mut lines_of: HashMap<&TenantId, usize> = HashMap::new();
+        for from in &lines {
+            *lines_of.entry(&self.name_of(from).tenant).or_default() += 1;
+        }
         let max = self.left().max(FEW);
+        let turn = (max / Turns::PER_CLAIM).max(2 * max / lines.len().max(1)).max(1);
+        let is_only = |from: &From| {
+            self.tried.is_empty() && lines_of[&self.name_of(from).tenant] == 1 && !from.retries
+        };
+        let ranks: Vec<Vec<Rank>> = lines
+            .iter()
+            .map(|from| vec![from.first; if is_only(from) { turn } else { 1 }])
+            .collect();
+        let heads = lines.iter().zip(&ranks);
+        let heads = heads
+            .map(|(from, ranks)| head_of(self.name_of(from), from.lane, from.retries, ranks, None))
+            .collect();
         let request = Request { max, held: 0, holds_isolated: false, heads };
         let mut turns = self.store.rules.turns().clone();
         let rules = &work.rules;
         let quotas = admit(&request, &rules.book.rules, &rules.known(), &mut turns, now).quotas;
-        quotas.iter().map(|quota| lines[quota.head]).collect()
+        let chosen = quotas.iter().map(|quota| {
+            let from = lines[quota.head];
+            (from, is_only(&from).then_some(quota.take))
+        });
+        chosen.unzip()
     }
 
     fn left(&self) -> usize {
-        self.wanted.max - self.granted.len()
+        self.takers.iter().map(Taker::left).sum()
     }
 
     /// Shares out what was found. If it is not for good, nobody's turn is over by it.
@@ -320,11 +435,15 @@ impl<'a> Search<'a> {
         for quota in &quotas {
             let Found { from, ids, .. } = &found[quota.head];
             let ids = &ids[..quota.take];
-            let mine: Vec<_> = ids.iter().filter_map(|id| jobs.remove(id)).collect();
-            let granted = apply(mine, self.wanted, quota.alone, work, now);
-            self.is_alone |= quota.alone && !granted.is_empty();
-            work.rules.took(&self.groups[from.place].1, from.lane, granted.len());
-            self.granted.extend(granted);
+            let mut mine: Vec<_> = ids.iter().filter_map(|id| jobs.remove(id)).collect();
+            for taker in &mut self.takers {
+                let rest = mine.split_off(mine.len().min(taker.left()));
+                let granted = apply(mine, taker.wanted, quota.alone, work, now);
+                self.is_alone |= quota.alone && !granted.is_empty();
+                work.rules.took(&self.groups[from.place].1, from.lane, granted.len());
+                taker.granted.extend(granted);
+                mine = rest;
+            }
         }
         work.rules.remember(&states);
         work.set.remember(states);
@@ -333,11 +452,14 @@ impl<'a> Search<'a> {
 
     /// Locks those that are still free, and still in the group where they were found.
     async fn lock(
-        &self,
+        &mut self,
         chosen: &[(i32, JobId)],
         work: &Work<'_>,
         now: Timestamp,
     ) -> PgResult<IdMap<(Loaded, String)>> {
+        if chosen.iter().all(|(_, id)| self.locked.contains_key(id)) {
+            return Ok(mem::take(&mut self.locked));
+        }
         let ids: Vec<Uuid> = chosen.iter().map(|(_, id)| Uuid(id.as_u128())).collect();
         let names: HashMap<i32, &GroupName> =
             self.groups.iter().map(|(id, name)| (*id, name)).collect();
@@ -358,14 +480,21 @@ impl<'a> Search<'a> {
         if !found.iter().any(is_isolated) {
             return Ok(0);
         }
-        let here: Vec<&WorkerId> =
-            self.wanted.neighbours.iter().chain([&self.wanted.worker]).collect();
+        let wanted = self.takers.iter().map(|taker| taker.wanted);
+        let here = wanted.flat_map(|wanted| wanted.neighbours.iter().chain([&wanted.worker]));
+        let here: Vec<&WorkerId> = here.collect();
         let names: Vec<String> = here.iter().map(|it| it.as_str().to_owned()).collect();
         let mut held = here.iter().map(|worker| work.held_here(worker).count()).sum();
         for row in run_one(work.client, Ask::new(HOLDS).with(names)).await? {
             held += usize::from(!work.set.contains(id_of(&row, 0)?));
         }
         Ok(held)
+    }
+}
+
+impl Taker<'_> {
+    fn left(&self) -> usize {
+        self.wanted.max - self.granted.len()
     }
 }
 

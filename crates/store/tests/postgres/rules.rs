@@ -29,7 +29,12 @@ fn put(name: &str, says: Says) -> Write {
 }
 
 fn with_key(number: u128) -> NewJob {
-    let key = LimitKey::new(format!("k{}", number % 4)).unwrap();
+    one_of(4, number)
+}
+
+/// A job with one of so many keys.
+fn one_of(keys: u128, number: u128) -> NewJob {
+    let key = LimitKey::new(format!("k{}", number % keys)).unwrap();
     NewJob { limit_key: Some(key), ..plain() }
 }
 
@@ -38,12 +43,20 @@ fn fill(test: &TestStore, jobs: u128, new: impl Fn(u128) -> NewJob) {
     assert!(test.commit(writes).iter().all(Result::is_ok));
 }
 
-/// A worker that claims and settles until there is nothing more.
-async fn work(store: Arc<dyn Store>, name: String, first_claim: u128, left: Arc<HashSet<JobId>>) {
+/// A worker that claims so many at a time, and settles, until there is nothing more.
+async fn work(
+    store: Arc<dyn Store>,
+    name: String,
+    first_claim: u128,
+    most: usize,
+    left: Arc<HashSet<JobId>>,
+) {
     let (mut claim, mut idle) = (first_claim, 0);
     while idle < 200 {
         claim += 1;
-        let replies = store.commit(vec![claim_many(&name, claim, 2)].into()).await.unwrap();
+        // Small claims and large ones lock in different ways.
+        let size = if claim % 3 == 0 { most.div_ceil(10) } else { most };
+        let replies = store.commit(vec![claim_many(&name, claim, size)].into()).await.unwrap();
         let got = granted(replies[0].as_ref().unwrap());
         if got.is_empty() {
             idle += 1;
@@ -59,16 +72,17 @@ async fn work(store: Arc<dyn Store>, name: String, first_claim: u128, left: Arc<
     }
 }
 
-/// Sixteen workers on two nodes work all jobs off. It gives back what was held at once at the most, of all jobs and of
-/// one key: the feed tells what happened in the order of the commits.
-fn held_at_once(test: &TestStore, jobs: u128) -> (usize, usize) {
+/// Sixteen workers on two nodes, of which each claims so many at a time, work all jobs off, which have one of so many keys.
+/// It gives back what was held at once at the most, of all jobs and of one key: the feed tells what happened in the order
+/// of the commits.
+fn held_at_once(test: &TestStore, jobs: u128, keys: u128, claim: usize) -> (usize, usize) {
     let (other, all) = (node(test), (1..=jobs).map(JobId::from_u128).collect::<HashSet<_>>());
     let all = Arc::new(all);
     let workers: Vec<_> = (0..16u128)
         .map(|number| {
             let store = if number % 2 == 0 { test.store.clone() } else { other.clone() };
             let (name, first_claim) = (format!("w{number}"), (number + 1) << 32);
-            test.runtime.spawn(work(store, name, first_claim, all.clone()))
+            test.runtime.spawn(work(store, name, first_claim, claim, all.clone()))
         })
         .collect();
     workers.into_iter().for_each(|worker| test.runtime.block_on(worker).unwrap());
@@ -80,7 +94,7 @@ fn held_at_once(test: &TestStore, jobs: u128) -> (usize, usize) {
         // That the rule was set is told too.
         let Some(id) = line.get(0).and_then(|id| id.as_str()) else { continue };
         let id: JobId = format!("job_{id}").parse().unwrap();
-        let key = by_key.entry(id.as_u128() % 4).or_insert(0);
+        let key = by_key.entry(id.as_u128() % keys).or_insert(0);
         match line[2].as_str().unwrap() {
             "worker_claim" => {
                 held += 1;
@@ -103,7 +117,7 @@ fn two_nodes_never_exceed_a_limit_together() {
     let test = TestStore::new(Backend::Postgres);
     fill(&test, 150, |_| plain());
     test.write(put("three", Says::Concurrency { max: 3, each: Each::Together })).unwrap();
-    assert_eq!(held_at_once(&test, 150).0, 3, "all slots were used, and no more");
+    assert_eq!(held_at_once(&test, 150, 1, 2).0, 3, "all slots were used, and no more");
 }
 
 #[test]
@@ -111,9 +125,84 @@ fn two_nodes_never_exceed_a_limit_of_each_key() {
     let test = TestStore::new(Backend::Postgres);
     fill(&test, 150, with_key);
     test.write(put("one", Says::Concurrency { max: 1, each: Each::Key })).unwrap();
-    let (most, of_a_key) = held_at_once(&test, 150);
+    let (most, of_a_key) = held_at_once(&test, 150, 4, 2);
     assert_eq!(of_a_key, 1);
     assert!(most > 1, "other keys do not wait for it");
+}
+
+/// So many keys that large claims lock one half of them.
+#[test]
+fn two_nodes_never_exceed_a_limit_of_each_of_many_keys() {
+    let test = TestStore::new(Backend::Postgres);
+    fill(&test, 3_000, |number| one_of(600, number));
+    test.write(put("one", Says::Concurrency { max: 1, each: Each::Key })).unwrap();
+    let (most, of_a_key) = held_at_once(&test, 3_000, 600, 200);
+    assert_eq!(of_a_key, 1);
+    assert!(most > 200, "one claim does not wait for the other to be settled");
+}
+
+/// A claim that has one half of the keys says that there is more, and the next one has the other half.
+#[test]
+fn both_halves_of_many_keys_are_served() {
+    let test = TestStore::new(Backend::Postgres);
+    fill(&test, 1_200, |number| one_of(600, number));
+    test.write(put("one", Says::Concurrency { max: 1, each: Each::Key })).unwrap();
+    let claim = |number| {
+        let reply = test.write(claim_many("w1", number, 1_000)).unwrap();
+        let Reply::Granted { again_at, .. } = &reply else { panic!("{reply:?}") };
+        (granted(&reply), *again_at)
+    };
+    let (first, again_at) = claim(1);
+    assert!((200..400).contains(&first.len()), "{} of 600", first.len());
+    assert!(again_at.is_some(), "the other half may go");
+    let (second, again_at) = claim(2);
+    assert_eq!(first.len() + second.len(), 600);
+    assert_eq!(again_at, None, "no key has room");
+    let keys = first.iter().chain(&second).map(|it| it.job.spec.limit_key.clone());
+    assert_eq!(keys.collect::<HashSet<_>>().len(), 600);
+    for number in 3..6 {
+        assert!(claim(number).0.is_empty());
+    }
+    // Whichever half its key is in, a job that may go is found.
+    for (number, it) in first.iter().take(3).chain(second.iter().take(3)).enumerate() {
+        test.write(write(settle(it.job.id, it.job.epoch, succeeded()))).unwrap();
+        let number = 10 + 2 * u128::try_from(number).unwrap();
+        let (got, again_at) = claim(number);
+        let next = if got.is_empty() {
+            assert!(again_at.is_some(), "it may go");
+            claim(number + 1).0
+        } else {
+            got
+        };
+        assert_eq!(next.len(), 1);
+        assert_eq!(next[0].job.spec.limit_key, it.job.spec.limit_key);
+    }
+    // A claim of a few takes the best of all keys.
+    assert_eq!(test.claim("w1", 100, 100).len(), 0);
+}
+
+/// Claims of one commit that want the same share what there is, and each gets no more than it wants.
+#[test]
+fn claims_of_one_commit_share_what_they_find() {
+    let test = TestStore::new(Backend::Postgres);
+    fill(&test, 400, |number| one_of(100, number));
+    test.write(put("one", Says::Concurrency { max: 1, each: Each::Key })).unwrap();
+    let claims = vec![claim_many("w1", 1, 30), claim_many("w2", 2, 50), claim_many("w1", 1, 30)];
+    let replies = test.commit(claims);
+    let got: Vec<_> = replies.iter().map(|reply| granted(reply.as_ref().unwrap())).collect();
+    assert_eq!(got.iter().map(Vec::len).collect::<Vec<_>>(), [30, 50, 30]);
+    let ids = |place: usize| got[place].iter().map(|it| it.job.id).collect::<HashSet<_>>();
+    assert_eq!(ids(0), ids(2), "the same claim again gets the same");
+    for (place, worker) in [(0, "w1"), (1, "w2")] {
+        for it in &got[place] {
+            assert_eq!(it.job.lease.as_ref().unwrap().worker.as_str(), worker);
+            assert!(!it.payload.is_empty());
+        }
+    }
+    let keys: Vec<_> = got[..2].iter().flatten().map(|it| it.job.spec.limit_key.clone()).collect();
+    assert_eq!(keys.iter().collect::<HashSet<_>>().len(), 80, "one of each key");
+    assert_eq!(test.claim("w3", 3, 50).len(), 20);
+    assert!(test.home.check().is_clean());
 }
 
 #[test]

@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test, what fails should fail here")]
 
 mod common;
+mod day;
 mod every_statement;
 mod freeze;
 mod handlers;

@@ -12,7 +12,8 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use windlass::{Engine, HandlerResult, job};
+use windlass::{Engine, HandlerResult, Scope, State, job};
+use windlass_store::read::{Cursor, JobFilter};
 use windlass_testkit::random::Chance;
 
 use crate::{
@@ -96,6 +97,13 @@ impl Node {
         let script = format!("kill -{name} {}", self.id());
         let sent = Command::new("sh").args(["-c", &script]).status().unwrap();
         assert!(sent.success(), "{script}: {sent}");
+    }
+
+    /// Has it stand still for a while, and go on as if nothing had been.
+    pub(crate) fn freeze(&self, time: Duration) {
+        self.signal("STOP");
+        thread::sleep(time);
+        self.signal("CONT");
     }
 
     /// Ends it as a machine that fails would.
@@ -189,12 +197,26 @@ async fn input_closed() {
     let _ = told.await;
 }
 
-/// Ready when no job is open.
+/// Jobs that are not at their ends.
+pub(crate) fn open_jobs() -> JobFilter {
+    let open = State::ALL.iter().copied().filter(|state| !state.is_end());
+    JobFilter { states: open.collect(), ..JobFilter::of(Scope::Every) }
+}
+
+/// Ready when no job is open. It looks at each once, from the newest on: what has ended stays so, and whoever enqueues
+/// later looks later. A server can be asked this, too.
 async fn all_done(engine: &Engine) -> HandlerResult {
-    while !engine.store().open_jobs().await?.is_empty() {
-        tokio::time::sleep(Duration::from_millis(50)).await;
+    let mut cursor = Cursor { from: None, limit: Cursor::LIMIT_MAX };
+    loop {
+        let page = engine.store().jobs(open_jobs(), cursor).await?;
+        for job in page.items {
+            engine.wait(job.id).await?;
+        }
+        cursor.from = page.next;
+        if cursor.from.is_none() {
+            return Ok(());
+        }
     }
-    Ok(())
 }
 
 /// Enqueues jobs that do anything, and notes which were acknowledged; cancels some. Ready when the world is calm.

@@ -27,12 +27,14 @@ struct Done {
 
 /// The times are of jobs, each from the call of its claim to the durable answer to its settle.
 ///
-/// It ends when so many jobs have come to their end; those that stay behind are let go.
+/// It is done when so many jobs have come to their end. Then workers are shut down, one after the other, and what they
+/// still do to jobs that stay behind is no longer timed.
 pub(super) async fn run(
     engine: &Engine,
     progress: &Progress,
     jobs: u64,
     workers: u64,
+    when_done: impl FnOnce(),
 ) -> Result<Times, Error> {
     if jobs == 0 {
         return Ok(Times::default());
@@ -54,6 +56,7 @@ pub(super) async fn run(
             ended = worker.ended() => ended?,
         }
     }
+    when_done();
     let times = done.times.lock().unwrap_or_else(PoisonError::into_inner).clone();
     for worker in running {
         worker.shutdown().await?;

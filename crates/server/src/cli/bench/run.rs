@@ -63,7 +63,7 @@ async fn prepare(plan: &Plan, rig: &Rig, progress: &Progress) -> Result<(), Erro
     progress.begin("putting in the history", plan.history);
     bulk::run(&load(plan.history), PREPARING).await?;
     progress.begin("finishing the history", plan.history);
-    drain::run(rig.engine(), progress, plan.history, PREPARING).await?;
+    drain::run(rig.engine(), progress, plan.history, PREPARING, || ()).await?;
     progress.begin("putting in the backlog", plan.backlog);
     let backlog = match plan.workload {
         Workload::Latency => Noop::of_another_tenant(),
@@ -93,15 +93,19 @@ async fn measure(plan: &Plan, rig: &Rig, progress: &Progress) -> Result<Measured
     }
     progress.begin("measuring", plan.jobs);
     let (load, before, meter) = (load(), rig.commits(), Meter::start());
+    let read = || (meter.read(), rig.commits() - before);
+    let mut done = None;
     let times = match plan.workload {
         Workload::Enqueue => enqueue::run(&load, plan.concurrency).await?,
         Workload::EnqueueBulk => bulk::run(&load, plan.concurrency).await?,
-        Workload::Drain => drain::run(rig.engine(), progress, plan.jobs, plan.concurrency).await?,
+        Workload::Drain => {
+            let (jobs, workers) = (plan.jobs, plan.concurrency);
+            drain::run(rig.engine(), progress, jobs, workers, || done = Some(read())).await?
+        }
         Workload::Latency => latency::run(rig.engine(), &load, plan.jobs, plan.concurrency).await?,
         Workload::Http => unreachable!("it has its own way"),
     };
-    let (took, cpu) = meter.read();
-    let commits = rig.commits() - before;
+    let ((took, cpu), commits) = done.unwrap_or_else(read);
     let peak_rss_bytes = measure::peak_rss_bytes();
     Ok(Measured { took, cpu, commits, times, grown_bytes: 0, peak_rss_bytes })
 }

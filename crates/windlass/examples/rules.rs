@@ -1,4 +1,4 @@
-//! Who runs next, and why not: limits, a pause, and the answer to "why is it not running?"
+//! Who runs next, and why not: limits, a pause, a breaker, and the answer to "why is it not running?"
 //!
 //! ```sh
 //! cargo run --example rules
@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use windlass::{Each, Engine, HandlerResult, Work, job, rule};
+use windlass::{Breaker, Each, Engine, Failure, HandlerResult, Work, job, rule};
 
 #[derive(Serialize, Deserialize)]
 struct Sync {
@@ -25,6 +25,9 @@ impl Work for Sync {
 
 async fn sync(job: Sync) -> HandlerResult {
     println!("begins  {}", job.customer);
+    if job.customer == "nobody" {
+        return Err(Failure::permanent("CRM_DOWN", "the customer database does not answer").into());
+    }
     tokio::time::sleep(Duration::from_millis(100)).await;
     println!("is done {}", job.customer);
     Ok(())
@@ -55,6 +58,22 @@ async fn main() -> HandlerResult {
     println!("{}", engine.why(waits).await?);
     engine.drop_rule("night", Some("done".to_owned())).await?;
     engine.wait(waits).await?;
+    println!("{}", engine.why(waits).await?);
+
+    // What several kinds depend on has a name of its own. Three failures of this sort with no success in between, and
+    // nothing of these kinds begins for a minute; jobs wait, and use no retries up.
+    let crm = Breaker {
+        failures: 3,
+        codes: vec!["CRM_DOWN".to_owned()],
+        open_for: Duration::from_secs(60),
+        ..Breaker::default()
+    };
+    engine.put_rule(rule("crm").kind("sync").kind("import").breaker(crm)).await?;
+    for _ in 0..3 {
+        let fails = engine.enqueue(Sync { customer: "nobody".to_owned() }).await?.id;
+        engine.wait(fails).await?;
+    }
+    let waits = engine.enqueue(Sync { customer: "ann".to_owned() }).await?.id;
     println!("{}", engine.why(waits).await?);
     worker.shutdown().await?;
     Ok(())

@@ -6,7 +6,8 @@
 //! nothing can leak.
 //!
 //! A large claim of jobs with many keys locks a rule that counts by key for one half of the keys only, so that another
-//! claim can have the other half meanwhile. Whoever locks all of a rule waits for both halves, and they for it.
+//! claim can have the other half meanwhile. Whoever locks all of a rule, to claim from it or to change it, waits for both
+//! halves, and they for it.
 //!
 //! A commit locks rules after the jobs that it names, all at once and in the order of their names, and waits for nothing
 //! but what it writes afterwards. Two commits that each name a job of the other, and share a rule, can still wait for each
@@ -254,13 +255,33 @@ fn covers(rule: &Rule, group: &GroupName) -> bool {
     rule.scope.covers(&group.queue, &group.tenant, &group.kind)
 }
 
-/// Always in the same order, so that no two commits wait for each other.
-const LOCK: &str = "SELECT name FROM rules WHERE name = ANY($1) ORDER BY name FOR UPDATE";
+/// Rows are locked behind these locks, for which whoever came first is first: two halves that overlap again and again
+/// would keep a row from whoever wants all of it. Always in the same order, so that no two commits wait for each other.
+const QUEUE: &str = "
+    SELECT pg_advisory_xact_lock(hashtextextended(name, $2)) FROM unnest($1::text[]) AS name";
+const QUEUE_HALF: &str = "
+    SELECT pg_advisory_xact_lock_shared(hashtextextended(name, $2)),
+        pg_advisory_xact_lock(hashtextextended(name, $3))
+    FROM unnest($1::text[]) AS name";
 
-/// The rows are locked against whoever wants all of a rule, or changes it; the numbers against the same half.
-const LOCK_HALF: &str = "
-    SELECT pg_advisory_xact_lock(hashtextextended(name, $2))
-    FROM (SELECT name FROM rules WHERE name = ANY($1) ORDER BY name FOR SHARE) AS locked";
+const LOCK: &str = "SELECT name FROM rules WHERE name = ANY($1) ORDER BY name FOR UPDATE";
+const LOCK_HALF: &str = "SELECT name FROM rules WHERE name = ANY($1) ORDER BY name FOR SHARE";
+
+/// How rules are locked.
+const LOCKS: usize = 2;
+
+/// The statements that lock rules, for all keys or for one half of them.
+fn locks_of(names: &BTreeSet<RuleName>, half: Option<Half>, schema: i32) -> [Ask; LOCKS] {
+    let names: Vec<String> = names.iter().map(|name| name.as_str().to_owned()).collect();
+    let whole = i64::from(schema) << 2;
+    match half {
+        Some(Half(half)) => {
+            let queue = Ask::new(QUEUE_HALF).with(names.clone()).with(whole);
+            [queue.with(whole | (1 + i64::from(half))), Ask::new(LOCK_HALF).with(names)]
+        }
+        None => [Ask::new(QUEUE).with(names.clone()).with(whole), Ask::new(LOCK).with(names)],
+    }
+}
 
 const VERSION: &str = "SELECT value::bigint FROM meta WHERE name = 'rules_version'";
 
@@ -346,8 +367,7 @@ impl CommitRules {
         rows: &mut impl Iterator<Item = Vec<Row>>,
     ) -> PgResult<()> {
         if !question.locks.is_empty() {
-            rows.next();
-            let version = rows.next().unwrap_or_default();
+            let version = rows.nth(LOCKS).unwrap_or_default();
             let version = version.first().map(|row| row.try_get::<_, i64>(0)).transpose()?;
             if version != Some(work.rules.version) {
                 return Err(Failure::RulesChanged);
@@ -384,14 +404,7 @@ impl Question {
     /// it before has done.
     pub(super) fn asks(&self, asks: &mut Vec<Ask>, schema: i32) {
         if !self.locks.is_empty() {
-            let names: Vec<String> = self.locks.iter().map(|it| it.as_str().to_owned()).collect();
-            asks.push(match self.half {
-                Some(half) => {
-                    let seed = i64::from(schema) << 1 | i64::from(half.0);
-                    Ask::new(LOCK_HALF).with(names).with(seed)
-                }
-                None => Ask::new(LOCK).with(names),
-            });
+            asks.extend(locks_of(&self.locks, self.half, schema));
             asks.push(Ask::new(VERSION));
         }
         if !self.parts.is_empty() {
@@ -453,6 +466,7 @@ impl Work<'_> {
     pub(super) async fn tell_breakers(
         &mut self,
         groups: impl FnOnce() -> Vec<(i32, GroupName)>,
+        schema: i32,
         now: Timestamp,
     ) -> PgResult<()> {
         let outcomes = self.set.take_outcomes();
@@ -471,18 +485,18 @@ impl Work<'_> {
             return Ok(());
         }
         locks.append(&mut self.rules.shared(groups().iter().map(|(_, name)| name)));
-        let names: Vec<String> = locks.iter().map(|it| it.as_str().to_owned()).collect();
-        let mut asks = vec![Ask::new(LOCK).with(names), Ask::new(VERSION)];
+        let mut asks = Vec::from(locks_of(&locks, None, schema));
+        asks.push(Ask::new(VERSION));
         asks.extend((!parts.is_empty()).then(|| states_of(&parts)));
         let rows = run(self.client, &asks).await?;
-        if rows[1].first().map(|row| row.try_get::<_, i64>(0)).transpose()?
+        if rows[LOCKS].first().map(|row| row.try_get::<_, i64>(0)).transpose()?
             != Some(self.rules.version)
         {
             return Err(Failure::RulesChanged);
         }
         self.rules.locked = locks;
         self.rules.book.states.clear();
-        if let Some(rows) = rows.get(2) {
+        if let Some(rows) = rows.get(LOCKS + 1) {
             self.rules.take_states(rows)?;
         }
         self.rules.asked.extend(parts);
@@ -547,7 +561,14 @@ const FORGET_PARTS: &str = "
     WHERE s.rule = v.rule AND s.part = v.part";
 
 /// The statements that write what became of rules, and what they remember.
-pub(super) fn save(changes: &Changes, now: Timestamp, asks: &mut Vec<Ask>) {
+pub(super) fn save(changes: &Changes, schema: i32, now: Timestamp, asks: &mut Vec<Ask>) {
+    if !changes.rules.is_empty() {
+        let names = changes.rules.iter().map(|change| match change {
+            RuleChange::Put { rule, .. } => rule.name.clone(),
+            RuleChange::Drop(name) => name.clone(),
+        });
+        asks.extend(locks_of(&names.collect(), None, schema));
+    }
     for change in &changes.rules {
         match change {
             RuleChange::Put { rule, forgets } => {

@@ -8,7 +8,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
-    mem,
+    mem, slice,
     time::Duration,
 };
 
@@ -42,8 +42,8 @@ pub(super) struct Search<'a> {
     /// Jobs that were locked as they were found.
     locked: IdMap<(Loaded, String)>,
     again_at: Option<Timestamp>,
-    /// May jobs go whose keys are of the half that is not locked?
-    others_wait: bool,
+    /// Lines whose keys are of the half that is not locked.
+    others: Vec<From>,
     is_alone: bool,
 }
 
@@ -90,7 +90,7 @@ impl<'a> Search<'a> {
             tried_in: HashMap::new(),
             locked: IdMap::default(),
             again_at: None,
-            others_wait: false,
+            others: Vec::new(),
             is_alone: false,
         }
     }
@@ -116,13 +116,13 @@ impl<'a> Search<'a> {
             }
             // Whoever got something soon asks again.
             let has_some = self.takers.iter().any(|taker| !taker.granted.is_empty());
-            if has_looked || has_some || self.others_wait {
+            if has_looked || has_some || self.others_wait(work, now) {
                 break;
             }
             has_looked = true;
             self.store.ready.look(work.client, &ids).await?;
         }
-        if self.others_wait && self.left() > 0 {
+        if self.left() > 0 && self.others_wait(work, now) {
             let soon = now.plus(OTHERS_AFTER);
             self.again_at = Some(self.again_at.map_or(soon, |at| at.min(soon)));
         }
@@ -156,16 +156,14 @@ impl<'a> Search<'a> {
         if locks_at_once {
             locks = self.locks(&all_shared, lines.len(), work);
         }
-        let mut others = Vec::new();
+        self.others.clear();
         if let Some(half) = locks.half {
             let is_other = |from: &mut From| {
                 !half.has(from.lane) && work.rules.room(self.name_of(from), from.lane).is_some()
             };
-            others = lines.extract_if(.., is_other).collect();
+            self.others = lines.extract_if(.., is_other).collect();
         }
         let (found, is_part) = self.look(&lines, locks, work, now).await?;
-        let has_room = |from: &From| work.rules.room(self.name_of(from), from.lane) != Some(0);
-        self.others_wait = others.iter().any(has_room);
         let held = self.count_held(&found, work).await?;
         let mut admission = self.admit(&found, held, work, locks_at_once, now);
         if !locks_at_once && !admission.quotas.is_empty() {
@@ -174,7 +172,7 @@ impl<'a> Search<'a> {
             admission = self.admit(&found, held, work, true, now);
         }
         if !shared.is_empty() {
-            self.store.rules.note_full(admission.quotas.is_empty() && !self.others_wait);
+            self.store.rules.note_full(admission.quotas.is_empty() && self.others.is_empty());
         }
         self.again_at = admission.again_at;
         let took_all = |quota: &Quota| {
@@ -189,6 +187,17 @@ impl<'a> Search<'a> {
         let may_be_more = admission.quotas.iter().any(took_all) || (is_part || is_cut) && has_moved;
         let lost = self.take(&found, admission, held, work, now).await?;
         Ok(lost || may_be_more)
+    }
+
+    /// May jobs go, as far as it is known, whose keys are of the half that is not locked?
+    fn others_wait(&self, work: &Work<'_>, now: Timestamp) -> bool {
+        let heads = self.others.iter().map(|from| {
+            let first = slice::from_ref(&from.first);
+            head_of(self.name_of(from), from.lane, from.retries, first, None)
+        });
+        let request = Request { max: 1, held: 0, holds_isolated: false, heads: heads.collect() };
+        let (rules, known) = (&work.rules.book.rules, work.rules.known());
+        !admit(&request, rules, &known, &mut Turns::default(), now).quotas.is_empty()
     }
 
     /// These rules, which are locked already or to be locked now, and for which keys.

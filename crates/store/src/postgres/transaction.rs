@@ -260,7 +260,7 @@ impl Try<'_> {
         }
         // A rule that is set here may keep back what is claimed here.
         claims.look_again(&work.rules, false);
-        work.tell_breakers(|| claims.groups(&store.names), now).await?;
+        work.tell_breakers(|| claims.groups(&store.names), store.feed_lock.1, now).await?;
         claims.look_below(&work, now).await?;
         let mut granted: Vec<(usize, Vec<Grant>, Option<Timestamp>)> = Vec::new();
         let mut new_claims = Vec::new();
@@ -296,7 +296,7 @@ impl Try<'_> {
         let mut groups = CommitGroups::default();
         let mut asks = Vec::new();
         save::asks(&changes, &mut rows, &work, &store.names, &mut groups, &mut asks).await?;
-        rules::save(&changes, now, &mut asks);
+        rules::save(&changes, store.feed_lock.1, now, &mut asks);
         save::save_sessions(&work, now, &mut asks);
         inbox.save(&replies, &mut log, &mut moment.block, now, &mut asks);
         // A claim that was granted something has events.

@@ -2,19 +2,24 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
 };
 
+use tokio::time::timeout;
 use windlass_kernel::{
-    JobId, LimitKey, RuleName, Says, Scope, UniqueKey,
-    ops::NewJob,
+    By, JobId, LimitKey, RuleName, Says, Scope, UniqueKey,
+    ops::{NewJob, Release},
     rule::{Each, PutRule, Rate, RuleOp},
 };
 use windlass_store::{Reply, Store, Write, read};
 
 use crate::common::{
     Backend, START, TestStore, answer, claim_many, clock, enqueue, granted, person, plain, queue,
-    settle, succeeded, write,
+    settle, succeeded, worker, write,
 };
 
 /// Another node of the same store.
@@ -60,11 +65,11 @@ async fn work(
         let got = granted(replies[0].as_ref().unwrap());
         if got.is_empty() {
             idle += 1;
-            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+            tokio::time::sleep(Duration::from_millis(2)).await;
             continue;
         }
         idle = 0;
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
         let ends = got.iter().inspect(|it| assert!(left.contains(&it.job.id)));
         let ends = ends.map(|it| write(settle(it.job.id, it.job.epoch, succeeded())));
         let replies = store.commit(ends.collect::<Vec<_>>().into()).await.unwrap();
@@ -177,8 +182,59 @@ fn both_halves_of_many_keys_are_served() {
         assert_eq!(next.len(), 1);
         assert_eq!(next[0].job.spec.limit_key, it.job.spec.limit_key);
     }
-    // A claim of a few takes the best of all keys.
-    assert_eq!(test.claim("w1", 100, 100).len(), 0);
+    // While nothing may go, nobody is told to come again.
+    test.write(put("stop", Says::Pause)).unwrap();
+    for it in [&first[10], &second[10]] {
+        test.write(write(settle(it.job.id, it.job.epoch, succeeded()))).unwrap();
+    }
+    for number in 100..103 {
+        let (got, again_at) = claim(number);
+        assert!(got.is_empty());
+        assert_eq!(again_at, None);
+    }
+}
+
+/// Claims by halves overlap all the time. Whoever wants the whole rule gets its turn all the same.
+#[test]
+fn a_rule_is_changed_while_large_claims_never_cease() {
+    let test = TestStore::new(Backend::Postgres);
+    fill(&test, 1_200, |number| one_of(600, number));
+    test.write(put("one", Says::Concurrency { max: 1, each: Each::Key })).unwrap();
+    let (other, is_over) = (node(&test), Arc::new(AtomicBool::new(false)));
+    let workers: Vec<_> = (0..8u128)
+        .map(|number| {
+            let store = if number % 2 == 0 { test.store.clone() } else { other.clone() };
+            let is_over = is_over.clone();
+            test.runtime.spawn(async move {
+                let (name, mut claim, mut got_some) = (format!("w{number}"), (number + 1) << 32, 0);
+                while !is_over.load(SeqCst) {
+                    claim += 1;
+                    let claims = vec![claim_many(&name, claim, 200)];
+                    let replies = store.commit(claims.into()).await.unwrap();
+                    let got = granted(replies[0].as_ref().unwrap());
+                    got_some += usize::from(!got.is_empty());
+                    let by = By::worker(worker(&name));
+                    let back = got.iter().map(|it| {
+                        let (job_id, epoch, by) = (it.job.id, it.job.epoch, by.clone());
+                        write(Release { job_id, epoch, by })
+                    });
+                    store.commit(back.collect::<Vec<_>>().into()).await.unwrap();
+                }
+                got_some
+            })
+        })
+        .collect();
+    for max in 2..7 {
+        std::thread::sleep(Duration::from_millis(100));
+        let change = put("one", Says::Concurrency { max, each: Each::Key });
+        let changed = test.store.commit(vec![change].into());
+        let changed = async { timeout(Duration::from_secs(5), changed).await };
+        let changed = test.runtime.block_on(changed);
+        is_over.store(max == 6 || changed.is_err(), SeqCst);
+        changed.expect("claims go on, and it gets its turn").unwrap()[0].as_ref().unwrap();
+    }
+    let got: usize = workers.into_iter().map(|it| test.runtime.block_on(it).unwrap()).sum();
+    assert!(got > 20, "{got} claims got something meanwhile");
 }
 
 /// Claims of one commit that want the same share what there is, and each gets no more than it wants.
@@ -209,7 +265,7 @@ fn claims_of_one_commit_share_what_they_find() {
 fn two_nodes_share_a_rate() {
     let test = TestStore::new(Backend::Postgres);
     fill(&test, 100, |_| plain());
-    let per = std::time::Duration::from_secs(60);
+    let per = Duration::from_secs(60);
     let rate = Rate { count: 7, per, burst: Some(7), each: Each::Tenant };
     test.write(put("slowly", Says::Rate(rate))).unwrap();
     let other = node(&test);

@@ -33,6 +33,8 @@ pub(super) struct Claims<'a> {
     repeated: HashSet<u128>,
     /// What claims got together with one before them.
     shared: HashMap<ClaimId, Granting>,
+    /// Claims that were answered.
+    answered: HashSet<ClaimId>,
 }
 
 /// What a claim got, and when to ask again if a rule holds something back.
@@ -163,6 +165,7 @@ impl<'a> Claims<'a> {
         store: &Inner,
         now: Timestamp,
     ) -> PgResult<Granting> {
+        self.answered.insert(wanted.claim_id);
         if let Some(granting) = self.shared.remove(&wanted.claim_id) {
             return Ok(granting);
         }
@@ -202,7 +205,7 @@ impl<'a> Claims<'a> {
             return alike;
         }
         let later = self.wanted.iter().skip_while(|other| other.claim_id != wanted.claim_id);
-        let (mut seen, mut sum) = (HashSet::from([wanted.claim_id]), wanted.max);
+        let (mut seen, mut sum) = (self.answered.clone(), wanted.max);
         for other in later.skip(1) {
             if wants_the_same(wanted, other)
                 && sum.saturating_add(other.max) <= LOCK_MAX

@@ -141,7 +141,7 @@ const SESSIONS: &str =
 const SESSIONS_BY_ID: &str =
     concat!("SELECT ", session_columns!(), " FROM sessions WHERE id = ANY($1)");
 
-/// Sessions that are about to be renewed.
+/// Sessions that are about to be renewed, or to hold more.
 const SESSIONS_LOCKED: &str = concat!(
     "SELECT ",
     session_columns!(),
@@ -154,19 +154,29 @@ pub(super) struct FirstLoad {
     keys: Vec<Key>,
     uniques: Vec<(TenantId, UniqueKey)>,
     workers: Vec<String>,
-    renews: bool,
+    /// Workers whose sessions are locked.
+    locked: Vec<String>,
 }
 
 impl FirstLoad {
     /// What these writes need, less what is in the working set. If new ids are trusted, nobody looks for
     /// them: inserting them tells.
-    pub(super) fn of(writes: &[Write], needs: &Needs, work: &Work<'_>, trust_new: bool) -> Self {
+    ///
+    /// Whoever claims while other claims are on their way locks its session here, before it may have to wait for them:
+    /// a renewal does so too, and neither then waits for the other.
+    pub(super) fn of(
+        writes: &[Write],
+        needs: &Needs,
+        work: &Work<'_>,
+        trust_new: bool,
+        claims_overlap: bool,
+    ) -> Self {
         let fresh = if trust_new { fresh_ids(writes) } else { IdSet::default() };
         let mut seen = HashSet::new();
         let jobs = needs.jobs.iter().filter(|id| !fresh.contains(id) && !work.set.contains(**id));
         let jobs = jobs.filter(|id| seen.insert(**id)).map(|id| Uuid(id.as_u128())).collect();
         let mut workers: Vec<String> = work.workers().map(str::to_owned).collect();
-        let mut renews = false;
+        let mut locked = Vec::new();
         for write in writes {
             let worker = match write {
                 Write::Op { op: Op::Claim(claim), .. } => &claim.worker,
@@ -175,20 +185,24 @@ impl FirstLoad {
                 Write::Token(_) | Write::Mark { .. } => continue,
                 Write::Claim(wanted) => {
                     workers.extend(wanted.neighbours.iter().map(|it| it.as_str().to_owned()));
+                    locked.extend(claims_overlap.then(|| wanted.worker.as_str().to_owned()));
                     &wanted.worker
                 }
                 Write::RenewSession { worker, .. } => {
-                    renews = true;
+                    locked.push(worker.as_str().to_owned());
                     worker
                 }
             };
             workers.push(worker.as_str().to_owned());
         }
+        locked.sort_unstable();
+        locked.dedup();
         workers.sort_unstable();
         workers.dedup();
+        workers.retain(|worker| locked.binary_search(worker).is_err());
         let keys = needs.keys.iter().cloned().collect();
         let uniques = needs.uniques.iter().cloned().collect();
-        Self { jobs, keys, uniques, workers, renews }
+        Self { jobs, keys, uniques, workers, locked }
     }
 
     /// The statements, which [`FirstLoad::take`] expects the rows of.
@@ -213,9 +227,11 @@ impl FirstLoad {
             let ask = Ask::new(JOBS_BY_UNIQUE).with(tenants.collect::<Vec<_>>());
             asks.push(ask.with(keys.collect::<Vec<_>>()));
         }
+        if !self.locked.is_empty() {
+            asks.push(Ask::new(SESSIONS_LOCKED).with(self.locked.clone()));
+        }
         if !self.workers.is_empty() {
-            let sql = if self.renews { SESSIONS_LOCKED } else { SESSIONS };
-            asks.push(Ask::new(sql).with(self.workers.clone()));
+            asks.push(Ask::new(SESSIONS).with(self.workers.clone()));
         }
     }
 
@@ -231,9 +247,11 @@ impl FirstLoad {
                 jobs.extend(rows.next().unwrap_or_default());
             }
         }
-        if !self.workers.is_empty() {
-            for row in rows.next().unwrap_or_default() {
-                work.add_session(KnownSession::of(&row)?);
+        for is_empty in [self.locked.is_empty(), self.workers.is_empty()] {
+            if !is_empty {
+                for row in rows.next().unwrap_or_default() {
+                    work.add_session(KnownSession::of(&row)?);
+                }
             }
         }
         Ok(jobs)

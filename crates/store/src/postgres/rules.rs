@@ -14,7 +14,7 @@
 //! other: the server ends one of them, which is tried again.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -53,12 +53,15 @@ pub(super) struct Rules {
     are_shared: AtomicBool,
     /// Did the last claim lock one half of the keys, so that another can be on its way?
     by_halves: AtomicBool,
-    /// Which half is next.
-    next_half: AtomicBool,
+    /// Which half is next, for claims that want jobs of the same groups.
+    next_half: Mutex<HashMap<Vec<i32>, Half>>,
     /// Did the last claim that locked rules get nothing? Then the next one looks first, and locks only if there is
     /// something to be had.
     is_full: AtomicBool,
 }
+
+/// Of more sorts of claims than this it is not remembered which half is next.
+const HALVES_MAX: usize = 1_024;
 
 /// What rules say, and which version of it this is.
 #[derive(Clone)]
@@ -107,10 +110,27 @@ impl Rules {
         self.are_shared.load(Ordering::Relaxed) && !self.by_halves.load(Ordering::Relaxed)
     }
 
-    /// The half that a claim locks, if it locks one: never the same twice in a row.
-    pub(super) fn take_half(&self, by_halves: bool) -> Option<Half> {
-        self.by_halves.store(by_halves, Ordering::Relaxed);
-        by_halves.then(|| Half(self.next_half.fetch_xor(true, Ordering::Relaxed)))
+    /// Do claims lock halves of the keys, so that several are on their way?
+    pub(super) fn are_halved(&self) -> bool {
+        self.by_halves.load(Ordering::Relaxed)
+    }
+
+    /// A claim locks rules as a whole.
+    pub(super) fn take_whole(&self) {
+        self.by_halves.store(false, Ordering::Relaxed);
+    }
+
+    /// The half of the keys that a claim of jobs in these groups locks: never the same twice in a row.
+    pub(super) fn take_half(&self, groups: Vec<i32>) -> Half {
+        self.by_halves.store(true, Ordering::Relaxed);
+        let mut next = self.next_half.lock().unwrap_or_else(PoisonError::into_inner);
+        if next.len() > HALVES_MAX {
+            next.clear();
+        }
+        let next = next.entry(groups).or_insert(Half(false));
+        let half = *next;
+        *next = Half(!half.0);
+        half
     }
 
     pub(super) fn is_full(&self) -> bool {

@@ -59,14 +59,15 @@ pub(super) type Shared = (Vec<Vec<Grant>>, Option<Timestamp>);
 /// How often a claim looks again when others were faster, or when what it asked for first was not enough.
 const ROUNDS: usize = 8;
 
-/// A claim that wants so many jobs, with so many lines to have them from, locks rules that count by key for one half of the
-/// keys. Of a smaller one the order would suffer.
-const HALVES_LINES: usize = 256;
-const HALVES_JOBS: usize = 128;
+/// A claim of so many jobs is a large one. What is done for its speed costs a little of the order of jobs.
+const LARGE: usize = 128;
 
-/// So long after a claim that had one half of the keys and was not filled, its worker asks for the other half, if nothing
-/// else has it ask before.
-const OTHERS_AFTER: Duration = Duration::from_millis(10);
+/// A large claim with so many lines to have jobs from locks rules that count by key for one half of the keys.
+const HALVES_LINES: usize = 256;
+
+/// So long after a claim that was not filled its worker asks again, if there is more to be had: in the half of the keys
+/// that was not locked, or in lines that were not come to.
+const AGAIN_AFTER: Duration = Duration::from_millis(10);
 
 /// So many lines are all asked for; of more a claim chooses by what is remembered of them.
 const FEW: usize = 64;
@@ -106,8 +107,9 @@ impl<'a> Search<'a> {
         if has_looked {
             self.store.ready.look(work.client, &ids).await?;
         }
+        let mut may_be_more = false;
         for _ in 0..ROUNDS {
-            let may_be_more = self.round(claims, work, now).await?;
+            may_be_more = self.round(claims, work, now).await?;
             if self.left() == 0 || self.is_alone {
                 break;
             }
@@ -122,8 +124,8 @@ impl<'a> Search<'a> {
             has_looked = true;
             self.store.ready.look(work.client, &ids).await?;
         }
-        if self.left() > 0 && self.others_wait(work, now) {
-            let soon = now.plus(OTHERS_AFTER);
+        if self.left() > 0 && !self.is_alone && (may_be_more || self.others_wait(work, now)) {
+            let soon = now.plus(AGAIN_AFTER);
             self.again_at = Some(self.again_at.map_or(soon, |at| at.min(soon)));
         }
         Ok((self.takers.into_iter().map(|taker| taker.granted).collect(), self.again_at))
@@ -202,12 +204,18 @@ impl<'a> Search<'a> {
 
     /// These rules, which are locked already or to be locked now, and for which keys.
     fn locks(&self, names: &BTreeSet<RuleName>, lines: usize, work: &Work<'_>) -> Locks {
-        let half = if names.is_empty() || work.rules.has_locked(names) {
-            work.rules.half()
-        } else {
-            let is_large = lines >= HALVES_LINES && self.left() >= HALVES_JOBS;
-            self.store.rules.take_half(is_large && work.rules.may_halve(names))
-        };
+        let mut half = work.rules.half();
+        if !names.is_empty() && !work.rules.has_locked(names) {
+            // A job that has to be alone must be seen by all claims.
+            let has_isolated = || self.groups.iter().any(|(_, name)| name.isolated);
+            let is_large = lines >= HALVES_LINES && self.is_large() && !has_isolated();
+            if is_large && work.rules.may_halve(names) {
+                let groups = self.groups.iter().map(|(id, _)| *id).collect();
+                half = Some(self.store.rules.take_half(groups));
+            } else {
+                self.store.rules.take_whole();
+            }
+        }
         Locks { names: names.clone(), half }
     }
 
@@ -235,9 +243,10 @@ impl<'a> Search<'a> {
         // What a line without a share of its own gets, which is one of many.
         let usual = left.div_ceil(chosen.len().max(1));
         let room = |from: &From| work.rules.room(self.name_of(from), from.lane);
-        if are_locked && chosen.iter().all(|from| !from.retries && room(from).is_some()) {
+        let is_limited = |from: &From| !from.retries && room(from).is_some();
+        if are_locked && self.is_large() && chosen.iter().all(is_limited) {
             let each = chosen.iter().zip(&shares).map(|(from, share)| {
-                share.unwrap_or(usual).min(room(from).expect("a limit goes by its key"))
+                share.unwrap_or(usual.max(4)).min(room(from).unwrap_or(usize::MAX))
             });
             let each: Vec<usize> = each.collect();
             return Ok((self.find_and_lock(&chosen, &each, work, now).await?, true));
@@ -352,7 +361,8 @@ impl<'a> Search<'a> {
             *lines_of.entry(&self.name_of(from).tenant).or_default() += 1;
         }
         let max = self.left().max(FEW);
-        let turn = (max / Turns::PER_CLAIM).max(2 * max / lines.len().max(1)).max(1);
+        let turn = max.saturating_mul(2) / lines_of.len().max(1);
+        let turn = turn.max(max / Turns::PER_CLAIM).clamp(1, LOCK_MAX);
         let is_only = |from: &From| {
             self.tried.is_empty() && lines_of[&self.name_of(from).tenant] == 1 && !from.retries
         };
@@ -377,6 +387,10 @@ impl<'a> Search<'a> {
 
     fn left(&self) -> usize {
         self.takers.iter().map(Taker::left).sum()
+    }
+
+    fn is_large(&self) -> bool {
+        self.takers.iter().map(|taker| taker.wanted.max).sum::<usize>() >= LARGE
     }
 
     /// Shares out what was found. If it is not for good, nobody's turn is over by it.

@@ -131,7 +131,8 @@ impl Try<'_> {
             store.held().take(&needs.jobs);
         }
         let mut claims = Claims::of(writes, store, &work.rules);
-        let first = FirstLoad::of(writes, &needs, &work, self.trusts);
+        let overlap = store.rules.are_halved();
+        let first = FirstLoad::of(writes, &needs, &work, self.trusts, overlap);
         let clock = store.clock.as_ref().map(|clock| clock());
         let mut asks = vec![Ask::new(BEGIN)];
         let mut commit_id = self.commit_id;
@@ -195,7 +196,7 @@ impl Try<'_> {
     /// Loads what the enqueues of the inbox or of schedules need, which nobody knew before they were read.
     async fn load_inbox(&self, promoted: &[Write], work: &mut Work<'_>) -> PgResult<()> {
         let needs = Needs::of(promoted);
-        let load = FirstLoad::of(promoted, &needs, work, false);
+        let load = FirstLoad::of(promoted, &needs, work, false, false);
         let mut asks = Vec::new();
         load.asks(&mut asks);
         let found = run(work.client, &asks).await?;

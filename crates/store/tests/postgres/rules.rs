@@ -11,15 +11,16 @@ use std::{
 
 use tokio::time::timeout;
 use windlass_kernel::{
-    By, JobId, LimitKey, RuleName, Says, Scope, UniqueKey,
-    ops::{NewJob, Release},
+    By, JobId, LimitKey, RuleName, Says, Scope, TenantId, UniqueKey,
+    job::Priority,
+    ops::{Enqueue, NewJob, Release},
     rule::{Each, PutRule, Rate, RuleOp},
 };
-use windlass_store::{Reply, Store, Write, read};
+use windlass_store::{ClaimMany, Reply, Store, Write, read};
 
 use crate::common::{
     Backend, START, TestStore, answer, claim_many, clock, enqueue, granted, person, plain, queue,
-    settle, succeeded, worker, write,
+    settle, succeeded, wanted, worker, write,
 };
 
 /// Another node of the same store.
@@ -237,6 +238,76 @@ fn a_rule_is_changed_while_large_claims_never_cease() {
     assert!(got > 20, "{got} claims got something meanwhile");
 }
 
+/// Two sorts of large claims that come by turns, as two workers of a node send them: each gets both halves.
+#[test]
+fn claims_by_turns_do_not_always_get_the_same_half() {
+    let test = TestStore::new(Backend::Postgres);
+    let of_queue = |name: &str, number| {
+        let new = NewJob { queue: queue(name), ..one_of(600, number) };
+        write(enqueue(number, new))
+    };
+    let writes = (1..=1_200).map(|n| of_queue(if n <= 600 { "red" } else { "blue" }, n));
+    assert!(test.commit(writes.collect()).iter().all(Result::is_ok));
+    let (name, by) = (RuleName::new("one").unwrap(), person("ann"));
+    let says = Says::Concurrency { max: 2, each: Each::Key };
+    let scope = Scope::default();
+    test.write(Write::Rule(RuleOp::Put(PutRule { name, scope, says, by, reason: None }))).unwrap();
+    let mut got = HashMap::new();
+    for number in 1..=4 {
+        let from = if number % 2 == 0 { "red" } else { "blue" };
+        let claim = ClaimMany { queues: vec![queue(from)], ..wanted("w1", number, 1_000) };
+        let reply = test.write(Write::Claim(claim)).unwrap();
+        *got.entry(from).or_insert(0) += granted(&reply).len();
+    }
+    assert_eq!(got, HashMap::from([("red", 600), ("blue", 600)]));
+}
+
+/// A key that may have many has urgent jobs, beside many keys that have none.
+#[test]
+fn a_small_claim_of_many_keys_gets_the_best_jobs() {
+    let test = TestStore::new(Backend::Postgres);
+    let urgent = |number: u128| match number {
+        ..=3 => NewJob { priority: Priority(-50), ..one_of(1, number) },
+        _ => one_of(400, number),
+    };
+    fill(&test, 400, urgent);
+    test.write(put("five", Says::Concurrency { max: 5, each: Each::Key })).unwrap();
+    let got: HashSet<u128> = test.claim("w1", 1, 3).iter().map(|it| it.job.id.as_u128()).collect();
+    assert_eq!(got, HashSet::from([1, 2, 3]));
+}
+
+/// A tenant with one long line beside one that has many lines.
+#[test]
+fn a_tenant_with_many_keys_leaves_the_other_its_share() {
+    let test = TestStore::new(Backend::Postgres);
+    fill(&test, 700, |number| one_of(70, number));
+    let other = TenantId::new("other").unwrap();
+    let writes = (1_000..1_500).map(|number| {
+        let op = Enqueue { tenant: other.clone(), ..enqueue(number, plain()) };
+        Write::Op { tenant: other.clone(), op: op.into() }
+    });
+    assert!(test.commit(writes.collect()).iter().all(Result::is_ok));
+    for claim in 1..=2 {
+        let got = test.claim("w1", claim, 100);
+        assert_eq!(got.len(), 100);
+        let of_other = got.iter().filter(|it| it.job.spec.tenant == other).count();
+        assert!((40..=60).contains(&of_other), "{of_other} of 100");
+    }
+}
+
+/// A claim that is sent twice in one commit and finds nothing does not have another one answered twice.
+#[test]
+fn a_repeated_claim_does_not_serve_a_later_one_again() {
+    let test = TestStore::new(Backend::Postgres);
+    fill(&test, 2, |number| one_of(2, number));
+    test.write(put("stop", Says::Pause)).unwrap();
+    let claims = vec![claim_many("w1", 1, 1), claim_many("w2", 2, 1), claim_many("w1", 1, 1)];
+    for reply in test.commit(claims) {
+        assert!(granted(&reply.unwrap()).is_empty());
+    }
+    assert_eq!(test.wait(test.store.sessions()).iter().map(|it| it.held).sum::<u64>(), 0);
+}
+
 /// Claims of one commit that want the same share what there is, and each gets no more than it wants.
 #[test]
 fn claims_of_one_commit_share_what_they_find() {
@@ -330,7 +401,7 @@ fn a_job_with_a_key_that_another_node_made_is_found_beside_many_without() {
     let test = TestStore::new(Backend::Postgres);
     fill(&test, 500, |_| plain());
     assert_eq!(test.claim("w1", 1, 10).len(), 10);
-    let first = NewJob { priority: windlass_kernel::job::Priority(-100), ..with_key(1) };
+    let first = NewJob { priority: Priority(-100), ..with_key(1) };
     let made = test.wait(node(&test).commit(vec![write(enqueue(1_000, first))].into()));
     assert!(matches!(made[0], Ok(Reply::Answer(_))));
     let got = test.claim("w1", 2, 10);

@@ -26,6 +26,7 @@ mod read;
 mod ready;
 mod retention;
 mod rows;
+mod rule_locks;
 mod rules;
 mod save;
 mod schedules;

@@ -3,18 +3,14 @@
 //! What rules say is remembered with the version that it has, and each commit compares the version. What they remember
 //! is never kept at hand, for all nodes share it; how many jobs are held is counted from leases. Whoever takes from a
 //! rule that others take from has locked its row before it reads either. So no two nodes exceed a limit together, and
-//! nothing can leak.
-//!
-//! A large claim of jobs with many keys locks a rule that counts by key for one half of the keys only, so that another
-//! claim can have the other half meanwhile. Whoever locks all of a rule, to claim from it or to change it, waits for both
-//! halves, and they for it.
+//! nothing can leak. A large claim may lock one half of the keys only: see `rule_locks`.
 //!
 //! A commit locks rules after the jobs that it names, all at once and in the order of their names, and waits for nothing
 //! but what it writes afterwards. Two commits that each name a job of the other, and share a rule, can still wait for each
 //! other: the server ends one of them, which is tried again.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -34,6 +30,7 @@ use super::{
     load::{json_of, text_of},
     names::Names,
     pipeline::{Ask, run, run_one},
+    rule_locks::{Half, Halves, Locks},
     types::Time,
     work::Work,
 };
@@ -53,15 +50,11 @@ pub(super) struct Rules {
     are_shared: AtomicBool,
     /// Did the last claim lock one half of the keys, so that another can be on its way?
     by_halves: AtomicBool,
-    /// Which half is next, for claims that want jobs of the same groups.
-    next_half: Mutex<HashMap<Vec<i32>, Half>>,
+    halves: Halves,
     /// Did the last claim that locked rules get nothing? Then the next one looks first, and locks only if there is
     /// something to be had.
     is_full: AtomicBool,
 }
-
-/// Of more sorts of claims than this it is not remembered which half is next.
-const HALVES_MAX: usize = 1_024;
 
 /// What rules say, and which version of it this is.
 #[derive(Clone)]
@@ -123,14 +116,7 @@ impl Rules {
     /// The half of the keys that a claim of jobs in these groups locks: never the same twice in a row.
     pub(super) fn take_half(&self, groups: Vec<i32>) -> Half {
         self.by_halves.store(true, Ordering::Relaxed);
-        let mut next = self.next_half.lock().unwrap_or_else(PoisonError::into_inner);
-        if next.len() > HALVES_MAX {
-            next.clear();
-        }
-        let next = next.entry(groups).or_insert(Half(false));
-        let half = *next;
-        *next = Half(!half.0);
-        half
+        self.halves.take(groups)
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -173,17 +159,6 @@ pub(super) struct CommitRules {
     half: Option<Half>,
     /// Is it known what is held?
     counted: Option<Counted>,
-}
-
-/// One half of all keys. No key is in both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Half(bool);
-
-impl Half {
-    pub(super) fn has(self, lane: Lane) -> bool {
-        // The lowest bit is always set.
-        (lane.get() & 2 != 0) == self.0
-    }
 }
 
 /// Which leases were counted.
@@ -275,34 +250,6 @@ fn covers(rule: &Rule, group: &GroupName) -> bool {
     rule.scope.covers(&group.queue, &group.tenant, &group.kind)
 }
 
-/// Rows are locked behind these locks, for which whoever came first is first: two halves that overlap again and again
-/// would keep a row from whoever wants all of it. Always in the same order, so that no two commits wait for each other.
-const QUEUE: &str = "
-    SELECT pg_advisory_xact_lock(hashtextextended(name, $2)) FROM unnest($1::text[]) AS name";
-const QUEUE_HALF: &str = "
-    SELECT pg_advisory_xact_lock_shared(hashtextextended(name, $2)),
-        pg_advisory_xact_lock(hashtextextended(name, $3))
-    FROM unnest($1::text[]) AS name";
-
-const LOCK: &str = "SELECT name FROM rules WHERE name = ANY($1) ORDER BY name FOR UPDATE";
-const LOCK_HALF: &str = "SELECT name FROM rules WHERE name = ANY($1) ORDER BY name FOR SHARE";
-
-/// How rules are locked.
-const LOCKS: usize = 2;
-
-/// The statements that lock rules, for all keys or for one half of them.
-fn locks_of(names: &BTreeSet<RuleName>, half: Option<Half>, schema: i32) -> [Ask; LOCKS] {
-    let names: Vec<String> = names.iter().map(|name| name.as_str().to_owned()).collect();
-    let whole = i64::from(schema) << 2;
-    match half {
-        Some(Half(half)) => {
-            let queue = Ask::new(QUEUE_HALF).with(names.clone()).with(whole);
-            [queue.with(whole | (1 + i64::from(half))), Ask::new(LOCK_HALF).with(names)]
-        }
-        None => [Ask::new(QUEUE).with(names.clone()).with(whole), Ask::new(LOCK).with(names)],
-    }
-}
-
 const VERSION: &str = "SELECT value::bigint FROM meta WHERE name = 'rules_version'";
 
 const STATES: &str = "
@@ -322,18 +269,10 @@ const HELD_WITH_KEY: &str = "
         SELECT group_id, lane, count(*) FROM jobs WHERE lease_session IS NOT NULL AND lane <> 0
         GROUP BY group_id, lane) AS held";
 
-/// The rules that a claim wants to have locked, and for which half of the keys, if it is not for all.
-#[derive(Clone, Default)]
-pub(super) struct Locks {
-    pub(super) names: BTreeSet<RuleName>,
-    pub(super) half: Option<Half>,
-}
-
 /// What a claim asks about rules, together with what else it asks.
 #[derive(Default)]
 pub(super) struct Question {
-    locks: BTreeSet<RuleName>,
-    half: Option<Half>,
+    locks: Locks,
     parts: Vec<(RuleName, Part)>,
     counts: Option<Counted>,
 }
@@ -344,10 +283,10 @@ impl CommitRules {
     pub(super) fn question(
         &mut self,
         lines: &[(&GroupName, Lane)],
-        Locks { names: locks, half }: Locks,
+        mut locks: Locks,
         is_forgotten: impl Fn(&RuleName) -> bool,
     ) -> Question {
-        if !self.has_locked(&locks) {
+        if !self.has_locked(&locks.names) {
             let Self { asked, book, locked, .. } = self;
             asked.retain(|(rule, _)| locked.contains(rule));
             book.states.retain(|(rule, _), _| locked.contains(rule));
@@ -375,8 +314,10 @@ impl CommitRules {
             }
         }
         counts = counts.filter(|needs| self.counted.is_none_or(|counted| counted < *needs));
-        let locks = if self.has_locked(&locks) { BTreeSet::new() } else { locks };
-        Question { locks, half, parts, counts }
+        if self.has_locked(&locks.names) {
+            locks.names.clear();
+        }
+        Question { locks, parts, counts }
     }
 
     /// Takes the answers, which come in the order of the statements.
@@ -386,14 +327,14 @@ impl CommitRules {
         question: Question,
         rows: &mut impl Iterator<Item = Vec<Row>>,
     ) -> PgResult<()> {
-        if !question.locks.is_empty() {
-            let version = rows.nth(LOCKS).unwrap_or_default();
+        if !question.locks.names.is_empty() {
+            let version = rows.nth(Locks::ASKS).unwrap_or_default();
             let version = version.first().map(|row| row.try_get::<_, i64>(0)).transpose()?;
             if version != Some(work.rules.version) {
                 return Err(Failure::RulesChanged);
             }
-            work.rules.locked.extend(question.locks);
-            work.rules.half = question.half;
+            work.rules.locked.extend(question.locks.names);
+            work.rules.half = question.locks.half;
         }
         if !question.parts.is_empty() {
             work.rules.take_states(&rows.next().unwrap_or_default())?;
@@ -423,8 +364,8 @@ impl Question {
     /// The statements. Each sees what was committed before it began, so those behind the lock see all that whoever had
     /// it before has done.
     pub(super) fn asks(&self, asks: &mut Vec<Ask>, schema: i32) {
-        if !self.locks.is_empty() {
-            asks.extend(locks_of(&self.locks, self.half, schema));
+        if !self.locks.names.is_empty() {
+            asks.extend(self.locks.asks(schema));
             asks.push(Ask::new(VERSION));
         }
         if !self.parts.is_empty() {
@@ -505,18 +446,19 @@ impl Work<'_> {
             return Ok(());
         }
         locks.append(&mut self.rules.shared(groups().iter().map(|(_, name)| name)));
-        let mut asks = Vec::from(locks_of(&locks, None, schema));
+        let locks = Locks::whole(locks);
+        let mut asks = Vec::from(locks.asks(schema));
         asks.push(Ask::new(VERSION));
         asks.extend((!parts.is_empty()).then(|| states_of(&parts)));
         let rows = run(self.client, &asks).await?;
-        if rows[LOCKS].first().map(|row| row.try_get::<_, i64>(0)).transpose()?
+        if rows[Locks::ASKS].first().map(|row| row.try_get::<_, i64>(0)).transpose()?
             != Some(self.rules.version)
         {
             return Err(Failure::RulesChanged);
         }
-        self.rules.locked = locks;
+        self.rules.locked = locks.names;
         self.rules.book.states.clear();
-        if let Some(rows) = rows.get(LOCKS + 1) {
+        if let Some(rows) = rows.get(Locks::ASKS + 1) {
             self.rules.take_states(rows)?;
         }
         self.rules.asked.extend(parts);
@@ -587,7 +529,7 @@ pub(super) fn save(changes: &Changes, schema: i32, now: Timestamp, asks: &mut Ve
             RuleChange::Put { rule, .. } => rule.name.clone(),
             RuleChange::Drop(name) => name.clone(),
         });
-        asks.extend(locks_of(&names.collect(), None, schema));
+        asks.extend(Locks::whole(names.collect()).asks(schema));
     }
     for change in &changes.rules {
         match change {

@@ -24,7 +24,8 @@ use super::{
     load::{Loaded, free_job_of, id_of, row_columns},
     pipeline::{Ask, run, run_one},
     ready::{self, Found, From},
-    rules::{CommitRules, Locks, Question},
+    rule_locks::Locks,
+    rules::{CommitRules, Question},
     types::{Time, Uuid},
     work::Work,
 };
@@ -170,7 +171,7 @@ impl<'a> Search<'a> {
         let mut admission = self.admit(&found, held, work, locks_at_once, now);
         if !locks_at_once && !admission.quotas.is_empty() {
             // There is something to be had, so it is worth the lock.
-            self.ask_rules(&lines, Locks { names: all_shared, half: None }, work).await?;
+            self.ask_rules(&lines, Locks::whole(all_shared), work).await?;
             admission = self.admit(&found, held, work, true, now);
         }
         if !shared.is_empty() {

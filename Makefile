@@ -9,19 +9,25 @@ POSTGRES ?= 13.23.0-beta.16 18.4.0-beta.17
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-check: ## formatting and lints, warnings as errors
+check: ## formatting, lints and (with cargo-deny) what we depend on, warnings as errors
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@if $(CARGO) deny --version > /dev/null 2>&1; then $(CARGO) deny --locked check; \
+	else echo "cargo-deny is not installed: licences, advisories and sources of crates were not checked"; fi
 
 test: check ## everything that CI runs
 	scripts/postgres
 	scripts/network
+	scripts/promtool
+	scripts/faketime
 	$(CARGO) test --workspace --locked
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 
 test-deep: ## what takes longer: many more random histories
 	scripts/postgres
 	scripts/network
+	scripts/promtool
+	scripts/faketime
 	previous=$$(CARGO=$(CARGO) scripts/previous-version) && \
 		WINDLASS_PREVIOUS=$$previous PROPTEST_CASES=20000 WINDLASS_DEEP=1 \
 		$(CARGO) test --workspace --locked --release

@@ -11,7 +11,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::Refusal;
+use crate::{Refusal, own_names::is_own};
 
 /// A 128-bit id with a prefix, written as 26 characters of Crockford's base 32, which sort like the id.
 macro_rules! id {
@@ -331,7 +331,15 @@ impl TaskId {
 }
 
 impl TraceId {
-    /// The trace of a job that was given none: `trace-run-<job>-<uuid>`.
+    /// The trace of a new job that was given none: `trace-run-<job>-<uuid>`, with a UUID of version 4.
+    pub fn made_for(job_id: JobId, random: u128) -> Self {
+        const VERSION: u128 = 0xf << 76;
+        const VARIANT: u128 = 0b11 << 62;
+        Self::for_run(job_id, (random & !VERSION & !VARIANT) | 0x4 << 76 | 0b10 << 62)
+    }
+
+    /// The trace that was made from this chance, with its bits as they are: older traces have no version in them, and
+    /// stay what they were.
     pub fn for_run(job_id: JobId, random: u128) -> Self {
         let mut text = Self::RUN;
         text[10..40].copy_from_slice(&job_id.text());
@@ -415,6 +423,11 @@ impl IdempotencyScope {
         Self("_schedules".into())
     }
 
+    /// Where the keys of the server's own jobs live.
+    pub fn server() -> Self {
+        Self("_windlass".into())
+    }
+
     /// A caller's key without a scope.
     pub fn default_scope() -> Self {
         Self("default".into())
@@ -422,7 +435,7 @@ impl IdempotencyScope {
 
     /// Is it one of Windlass's own?
     pub fn is_reserved(&self) -> bool {
-        self.0.starts_with(Self::RESERVED)
+        self.0.starts_with(Self::RESERVED) || is_own(&self.0)
     }
 }
 
@@ -533,6 +546,21 @@ mod tests {
         assert_eq!(Epoch::new((1 << 32) + 5).next(1), Epoch::new((1 << 32) + 6));
         assert_eq!(Epoch::new((3 << 32) + 5).next(1), Epoch::new((3 << 32) + 6));
         assert!(Epoch::ZERO.next(u32::MAX).get() < 1 << 53);
+    }
+
+    #[test]
+    fn the_uuid_of_a_made_trace_is_one_of_version_4() {
+        let id = JobId::from_u128(1);
+        for random in [0, u128::MAX, 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef, 7 << 77, 3 << 61] {
+            let trace = TraceId::made_for(id, random);
+            let uuid = &trace.as_str()[41..];
+            assert_eq!(&uuid[14..15], "4", "{uuid}");
+            assert!("89ab".contains(&uuid[19..20]), "{uuid}");
+            // Nothing else is lost, and what a row keeps of it gives the same trace again.
+            let kept = trace.random_of(id).unwrap();
+            assert_eq!((kept ^ random) & !(0xf << 76 | 0b11 << 62), 0, "{uuid}");
+            assert_eq!(TraceId::for_run(id, kept), trace);
+        }
     }
 
     #[test]

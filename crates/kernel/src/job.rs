@@ -260,6 +260,12 @@ impl Job {
         format!("{}+{}", self.id, self.retry_count)
     }
 
+    /// Did a settle of this epoch bring the job to its end?
+    pub fn was_settled_for_good_by(&self, epoch: Epoch) -> bool {
+        let last = self.settles.last();
+        self.state.is_end() && last.is_some_and(|last| last.epoch == epoch && last.state.is_end())
+    }
+
     /// What a settle of this identity was told.
     pub fn recorded_settle(&self, epoch: Epoch, digest: Digest) -> Option<&Settled> {
         self.settles.iter().find(|settled| (settled.epoch, settled.digest) == (epoch, digest))

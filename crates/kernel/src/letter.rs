@@ -76,6 +76,11 @@ impl DeadLetter {
         }
     }
 
+    /// What it has in common with other letters of its code: the message of its failure, [`normalised`].
+    pub fn cause(&self) -> String {
+        normalised(&self.failure.message)
+    }
+
     /// What is told of it: what somebody did with it.
     pub(crate) fn note(&self, what: &'static str, by: &By) -> Note {
         let note = Note::new(self.tenant.clone(), About::Letter(self.id), what, by.clone());
@@ -90,8 +95,9 @@ pub const NORMALISED_MAX: usize = 200;
 const PART: char = '…';
 
 /// The message of a failure without what is another each time, so that letters of one cause are found together:
-/// numbers, digests, ids, quoted text and paths become `…`, and whitespace is one space. It is cut at
-/// [`NORMALISED_MAX`] characters, and to do it again changes nothing.
+/// numbers, digests, ids, quoted text and paths become `…`, and whitespace is one space. Quoted text stays where it is
+/// all that tells one cause from another: where at most one word stands beside it, as in `KeyError: 'width'`. It is cut
+/// at [`NORMALISED_MAX`] characters, and to do it again changes nothing.
 pub fn normalised(message: &str) -> String {
     let mut text = without_parts(message);
     // What is cut may end in something that has become a part by that. Each step makes parts, or less text.
@@ -107,7 +113,10 @@ pub fn normalised(message: &str) -> String {
 /// One step on the way to what [`normalised`] gives back.
 fn without_parts(message: &str) -> String {
     let mut text = String::new();
-    for word in unquoted(message).split_whitespace() {
+    let unquoted = unquoted(message);
+    let is_word = |word: &&str| word.chars().any(char::is_alphabetic);
+    let is_told = unquoted.split_whitespace().filter(is_word).count() > 1;
+    for word in if is_told { &unquoted } else { message }.split_whitespace() {
         if !text.is_empty() {
             text.push(' ');
         }
@@ -252,6 +261,11 @@ mod tests {
         check("  a\tb \n c  ", "a b c");
         check("", "");
         check("HTTP 404", "HTTP …");
+        check("unknown user 'ann'", "unknown user …");
+        check("'width'", "'width'");
+        check("KeyError: 'height'", "KeyError: 'height'");
+        check("'order 17 of ann'", "'order … of ann'");
+        check("\"12\" '/var/lib/a.db'", "\"…\" …");
         check("facade of beef", "facade of beef");
     }
 

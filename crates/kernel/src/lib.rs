@@ -52,9 +52,11 @@
 
 pub mod admit;
 pub mod canonical;
+pub mod clock;
 pub mod contract;
 pub mod event;
 pub mod failure;
+pub mod holder;
 pub mod ids;
 pub mod job;
 pub mod lane;
@@ -62,6 +64,8 @@ pub mod letter;
 pub mod machine;
 pub mod note;
 pub mod ops;
+pub mod own_names;
+pub mod plain;
 pub mod refusal;
 pub mod retention;
 pub mod retry;
@@ -75,6 +79,7 @@ pub mod transition;
 mod evolve;
 
 pub use canonical::{Digest, Payload};
+pub use clock::AcceptClock;
 pub use event::{Actor, By, Event, Fact};
 pub use evolve::{evolve, fold};
 pub use failure::{Class, Failure};

@@ -41,6 +41,8 @@ pub enum About {
     Token(TokenId),
     /// A dead letter, by its id.
     Letter(DlqId),
+    /// The clock that the store follows.
+    Clock,
 }
 
 impl About {
@@ -51,6 +53,7 @@ impl About {
             About::Rule(_) => "rule",
             About::Token(_) => "token",
             About::Letter(_) => "letter",
+            About::Clock => "clock",
         }
     }
 
@@ -61,6 +64,7 @@ impl About {
             About::Rule(name) => name.as_str().into(),
             About::Token(id) => id.to_string().into(),
             About::Letter(id) => id.to_string().into(),
+            About::Clock => "clock".into(),
         }
     }
 }

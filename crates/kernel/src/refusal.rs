@@ -85,6 +85,12 @@ pub enum Refusal {
         /// What became of the letter.
         state: LetterState,
     },
+    /// Nobody could issue tokens any more.
+    #[error("it is the last token of an admin for tenant {tenant}")]
+    LastAdmin {
+        /// The tenant; `*` for all of them.
+        tenant: String,
+    },
     /// The letter is closed.
     #[error("the dead letter cannot be discarded: it is {state}")]
     DlqClosed {
@@ -147,7 +153,7 @@ macro_rules! codes {
 
 codes! {
     StaleAttempt, "STALE_ATTEMPT", BusinessRule, false,
-        "The writer holds no live lease of this epoch: the lease ran out, the job was cancelled, or another worker has it.",
+        "The writer holds no live lease of this epoch: the lease ran out, the job was cancelled, another worker has it, or another principal claimed it.",
         "Drop the execution and write nothing more: what you sent now was not applied.";
     InvalidTransition, "INVALID_TRANSITION", BusinessRule, false,
         "The job's state has no such move.",
@@ -185,6 +191,9 @@ codes! {
     DlqClosed, "DLQ_CLOSED", BusinessRule, false,
         "The dead letter was requeued or discarded before.",
         "Nothing is left to discard. Look at the letter to see what became of it.";
+    LastAdmin, "LAST_ADMIN", BusinessRule, false,
+        "It is the last token of an admin: without it nobody could issue tokens from outside.",
+        "Issue another token for an admin first, or say force.";
     CancelRequested, "CANCEL_REQUESTED", BusinessRule, false,
         "Someone asked to cancel the job, so it may not start to wait.",
         "Clean up and settle the job as cancelled.";

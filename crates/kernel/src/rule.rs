@@ -8,6 +8,7 @@
 
 mod breaker;
 mod budget;
+mod owner;
 mod rate;
 mod scope;
 mod spec;

@@ -28,7 +28,8 @@
 //! # Late, missed, overlapping
 //!
 //! A slot that is fired less than [`GRACE`] after its time is late, and nothing else. One that is found later than that
-//! was *missed*: every node was away, or the clock jumped. [`CatchUp`] says what becomes of it. [`Overlap`] says what a
+//! was *missed*: every node was away, or the clock jumped. [`CatchUp`] says what becomes of it. With [`CatchUp::Skip`] a
+//! slot is missed as soon as the next one has come, so that short intervals bring no burst. [`Overlap`] says what a
 //! slot does while the job of the last one is not at its end.
 
 mod cron;

@@ -13,6 +13,8 @@ use crate::{
     ids::{TokenId, TokenLabel},
     machine::words,
     ops::check_reason,
+    own_names::check_not_own,
+    plain::check_plain,
 };
 
 /// A token as it stands.
@@ -65,6 +67,13 @@ impl Token {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|at| now < at)
     }
 
+    /// Does it let somebody in who may issue tokens there: for that tenant, or for all if none is named?
+    fn is_admin_of(&self, tenant: &Option<TenantId>, now: Timestamp) -> bool {
+        self.role == Role::Admin
+            && self.is_live(now)
+            && (self.tenant.is_none() || self.tenant == *tenant)
+    }
+
     /// Its tenant, as rows and documents write it.
     pub fn tenant_word(&self) -> &str {
         self.tenant.as_ref().map_or(Self::EVERY_TENANT, TenantId::as_str)
@@ -115,6 +124,8 @@ pub struct RevokeToken {
     pub within: Option<TenantId>,
     /// In the words of whoever asks.
     pub reason: Option<String>,
+    /// Also if it is the last that lets an admin in.
+    pub force: bool,
     /// Who revokes it.
     pub by: By,
 }
@@ -128,11 +139,17 @@ impl TokenOp {
         }
     }
 
-    /// The token as it stands from now on. The same again changes nothing, and gets what was recorded.
-    pub fn decide(&self, known: Option<&Token>, now: Timestamp) -> Result<Token, Refusal> {
+    /// The token as it stands from now on. The same again changes nothing, and gets what was recorded. Among `others` are
+    /// all tokens of admins, if one is to be revoked.
+    pub fn decide<'a>(
+        &self,
+        known: Option<&Token>,
+        others: impl IntoIterator<Item = &'a Token>,
+        now: Timestamp,
+    ) -> Result<Token, Refusal> {
         match self {
             TokenOp::Issue(op) => op.decide(known, now),
-            TokenOp::Revoke(op) => op.decide(known, now),
+            TokenOp::Revoke(op) => op.decide(known, others, now),
         }
     }
 
@@ -178,6 +195,7 @@ impl IssueToken {
         if self.tenant.as_ref().is_some_and(|tenant| tenant.as_str() == Token::EVERY_TENANT) {
             return Err(Refusal::invalid("tenant", "must be a name: * means every tenant"));
         }
+        self.check_names()?;
         if self.expires_at.is_some_and(|at| at <= now) {
             return Err(Refusal::invalid("expires_at", "must lie in the future"));
         }
@@ -196,6 +214,22 @@ impl IssueToken {
         })
     }
 
+    /// A tenant begins with its first token, and its name becomes part of others: it has no slash and no blank.
+    fn check_names(&self) -> Result<(), Refusal> {
+        if let Some(tenant) = self.tenant.as_ref().map(TenantId::as_str) {
+            check_plain("tenant", tenant)?;
+            check_not_own("tenant", tenant)?;
+            if tenant.contains('/') || tenant.contains(char::is_whitespace) {
+                return Err(Refusal::invalid("tenant", "must not contain / or a blank"));
+            }
+            if tenant == TenantId::of_store().as_str() {
+                return Err(Refusal::invalid("tenant", "must be another: it is the store's own"));
+            }
+        }
+        check_plain("principal", self.principal.as_str())?;
+        check_plain("label", self.label.as_ref().map_or("", TokenLabel::as_str))
+    }
+
     /// Is it the token that this asked for before?
     fn asks_for(&self, known: &Token) -> bool {
         let asked = (&self.digest, &self.tenant, &self.principal, self.role, &self.label);
@@ -205,12 +239,22 @@ impl IssueToken {
 }
 
 impl RevokeToken {
-    fn decide(&self, known: Option<&Token>, now: Timestamp) -> Result<Token, Refusal> {
+    fn decide<'a>(
+        &self,
+        known: Option<&Token>,
+        others: impl IntoIterator<Item = &'a Token>,
+        now: Timestamp,
+    ) -> Result<Token, Refusal> {
         check_reason(self.reason.as_deref())?;
         let mine = |token: &&Token| self.within.is_none() || token.tenant == self.within;
         let known = known.filter(mine).ok_or(Refusal::NotFound { what: "token" })?;
         if known.revoked_at.is_some() {
             return Ok(known.clone());
+        }
+        let mut others = others.into_iter().filter(|other| other.id != known.id);
+        let is_admin = known.role == Role::Admin && known.is_live(now);
+        if is_admin && !self.force && !others.any(|other| other.is_admin_of(&known.tenant, now)) {
+            return Err(Refusal::LastAdmin { tenant: known.tenant_word().to_owned() });
         }
         let revoked_by = Some(self.by.actor.clone());
         Ok(Token { revoked_at: Some(now), revoked_by, ..known.clone() })
@@ -244,7 +288,8 @@ mod tests {
 
     fn revoke() -> RevokeToken {
         let reason = Some("lost".to_owned());
-        RevokeToken { id: TokenId::from_u128(7), within: None, reason, by: by("ann") }
+        let (id, within, force) = (TokenId::from_u128(7), None, false);
+        RevokeToken { id, within, reason, force, by: by("ann") }
     }
 
     #[test]
@@ -274,20 +319,33 @@ mod tests {
     }
 
     #[test]
+    fn a_tenant_whose_name_could_pass_for_another_is_refused() {
+        for odd in ["acme/eu", "ac me", "acme\u{a0}", "acme\u{202e}", "_windlass", "windlass.acme"]
+        {
+            let tenant = Some(TenantId::new(odd).unwrap());
+            assert!(IssueToken { tenant, ..issue() }.decide(None, now()).is_err(), "{odd:?}");
+        }
+        let principal = Principal::new("ann\u{2066}").unwrap();
+        assert!(IssueToken { principal, ..issue() }.decide(None, now()).is_err());
+        let tenant = Some(TenantId::new("Größe-2.x_y").unwrap());
+        assert!(IssueToken { tenant, ..issue() }.decide(None, now()).is_ok());
+    }
+
+    #[test]
     fn a_token_is_revoked_once() {
         let token = issue().decide(None, now()).unwrap();
         assert!(token.is_live(now()));
         assert!(!token.is_live(Timestamp::from_micros(2_000_000)), "it has come to its end");
-        let revoked = revoke().decide(Some(&token), now()).unwrap();
+        let revoked = revoke().decide(Some(&token), [], now()).unwrap();
         assert!(!revoked.is_live(now()));
         let again = RevokeToken { by: by("eve"), ..revoke() };
         let later = Timestamp::from_micros(1_500_000);
         assert_eq!(
-            again.decide(Some(&revoked), later),
+            again.decide(Some(&revoked), [], later),
             Ok(revoked),
             "whoever was first has done it"
         );
-        assert_eq!(revoke().decide(None, now()), Err(Refusal::NotFound { what: "token" }));
+        assert_eq!(revoke().decide(None, [], now()), Err(Refusal::NotFound { what: "token" }));
     }
 
     #[test]
@@ -302,7 +360,38 @@ mod tests {
         ] {
             let token = token.decide(None, now()).unwrap();
             let revoke = RevokeToken { within: within.clone(), ..revoke() };
-            assert_eq!(revoke.decide(Some(&token), now()).is_ok(), is_found, "{within:?}");
+            assert_eq!(revoke.decide(Some(&token), [], now()).is_ok(), is_found, "{within:?}");
+        }
+    }
+
+    #[test]
+    fn the_last_admin_is_revoked_by_force_alone() {
+        let token = |number: u128, role: Role, tenant: Option<&str>| {
+            let (id, expires_at) = (TokenId::from_u128(number), None);
+            let tenant = tenant.map(|name| TenantId::new(name).unwrap());
+            IssueToken { id, role, tenant, expires_at, ..issue() }.decide(None, now()).unwrap()
+        };
+        let acme = token(7, Role::Admin, Some("acme"));
+        let all = token(7, Role::Admin, None);
+        let ended = Token { revoked_at: Some(now()), ..token(8, Role::Admin, Some("acme")) };
+        let past = Token { expires_at: Some(now()), ..token(8, Role::Admin, None) };
+        for (known, other, is_last) in [
+            (&acme, &acme, true),
+            (&acme, &token(8, Role::Admin, Some("acme")), false),
+            (&acme, &token(8, Role::Admin, None), false),
+            (&acme, &token(8, Role::Admin, Some("bolt")), true),
+            (&acme, &token(8, Role::Operator, Some("acme")), true),
+            (&acme, &ended, true),
+            (&acme, &past, true),
+            (&all, &token(8, Role::Admin, None), false),
+            (&all, &token(8, Role::Admin, Some("acme")), true),
+            (&token(7, Role::Operator, Some("acme")), &acme, false),
+        ] {
+            let revoked = revoke().decide(Some(known), [other], now());
+            let code = revoked.as_ref().err().map(Refusal::code);
+            assert_eq!(code, is_last.then_some("LAST_ADMIN"), "{known:?} {other:?}");
+            let forced = RevokeToken { force: true, ..revoke() };
+            assert!(forced.decide(Some(known), [other], now()).is_ok());
         }
     }
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use windlass_kernel::{
-    Actor, Answer, By, Epoch, JobId, Kind, Op, Payload, Principal, Refusal, Tag, TenantId,
-    Timestamp, WorkerId,
+    Actor, Answer, By, Epoch, IdempotencyKey, IdempotencyScope, JobId, Kind, Op, Payload,
+    Principal, Queue, Refusal, Tag, TenantId, Timestamp, WorkerId,
     ids::ClaimId,
     job::Priority,
-    ops::{Cancel, Claim, Enqueue, NewJob, Renew},
+    ops::{Cancel, Claim, Enqueue, Idempotency, NewJob, Renew},
 };
 use windlass_testkit::MapStore;
 
@@ -84,6 +84,47 @@ fn tags(count: usize) -> Vec<Tag> {
     (0..count).map(|number| Tag::new(format!("t{number}")).expect("a name")).collect()
 }
 
+/// The server says that a job is its own by its key, and nobody else can.
+#[test]
+fn names_of_the_servers_own_are_for_its_own_jobs() {
+    let key = || IdempotencyKey::new("k").expect("a key");
+    let scope = |name| IdempotencyScope::new(name).expect("a scope");
+    let callers = [
+        Idempotency::OwnId,
+        Idempotency::Key { scope: scope("default"), key: key() },
+        Idempotency::Run { key: key() },
+        Idempotency::Slot { key: key() },
+    ];
+    let kind = || Kind::new("windlass.webhook").expect("a name");
+    let queue = || Queue::new("windlass.webhooks").expect("a name");
+    for idempotency in callers {
+        let own = |change: fn(&mut NewJob)| {
+            enqueue(|new| {
+                new.idempotency = idempotency.clone();
+                new.kind = kind();
+                new.queue = queue();
+                change(new);
+            })
+        };
+        refused("kind", &own(|_| {}));
+        refused("kind", &own(|new| new.queue = Queue::new("default").expect("a name")));
+        refused("queue", &own(|new| new.kind = Kind::new("mail").expect("a name")));
+        let near = own(|new| {
+            new.kind = Kind::new("windlass").expect("a name");
+            new.queue = Queue::new("my.windlass.queue").expect("a name");
+        });
+        assert!(near.is_ok(), "{near:?}");
+    }
+    let server = || Idempotency::Server { key: key() };
+    let made = enqueue(|new| (new.idempotency, new.kind, new.queue) = (server(), kind(), queue()));
+    assert!(made.is_ok(), "{made:?}");
+    refused("kind", &enqueue(|new| new.idempotency = server()));
+    for name in ["_windlass", "_job", "windlass.webhooks"] {
+        let key = Idempotency::Key { scope: scope(name), key: key() };
+        refused("idempotency_scope", &enqueue(|new| new.idempotency = key));
+    }
+}
+
 #[test]
 fn a_deadline_lies_after_the_time_the_job_is_due() {
     let at = |micros| Some(Timestamp::from_micros(micros));
@@ -119,13 +160,15 @@ fn a_report_of_progress_is_bounded_and_fenced() {
     let (job_id, claim_id) = (JobId::from_u128(1), ClaimId::from_u128(1));
     let worker = WorkerId::new("w1").expect("a name");
     let (trace_id, lease, start, alone) = (None, DAY, true, false);
+    let by = By::worker(worker.clone());
     let claim = Claim { job_id, claim_id, worker, trace_id, lease, start, alone };
     let epoch = commit(&mut store, claim).expect("it is queued").epoch;
     let mut report = |epoch, bytes: usize, heartbeat| {
         let text = format!("\"{}\"", "x".repeat(bytes - 2));
         let progress = Payload::parse(&text, usize::MAX).ok();
         let before = store.clone();
-        let answer = commit(&mut store, Renew { job_id, epoch, lease, heartbeat, progress });
+        let by = by.clone();
+        let answer = commit(&mut store, Renew { job_id, epoch, by, lease, heartbeat, progress });
         assert_eq!(store.events, before.events, "it is not history");
         let said = store.progress.get(&job_id).map(|it| (it.epoch, it.value.as_str().len()));
         (answer, said)

@@ -46,6 +46,8 @@ fn the_page_has_every_cell() {
     let rows = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| op |"));
     assert_eq!(rows.count(), grid::GROUPS.len() * grid::ops().count());
     assert!(page.contains("| settle succeeded | – | `STALE_ATTEMPT` | – | **succeeded** |"));
+    let ended = "| settle succeeded | `STALE_ATTEMPT` | `STALE_ATTEMPT` | `STALE_ATTEMPT` |\n";
+    assert!(page.contains(ended));
 }
 
 /// Reads the table: a line of situations, then for each op a line of results.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use windlass_kernel::{
     Actor, Answer, AttemptState, By, Current, DlqId, Epoch, Failure, FollowUp, IdempotencyKey,
-    IdempotencyScope, Jitter, JobId, Kind, Op, Payload, Principal, Refusal, Spec, State, TaskId,
-    TenantId, Timestamp, WorkerId, decide,
+    IdempotencyScope, Jitter, JobId, Kind, LetterState, Op, Payload, Principal, Refusal, Spec,
+    State, TaskId, TenantId, Timestamp, WorkerId, decide,
     ids::ClaimId,
     job::{Origin, Priority, ScheduleType},
     ops::{
@@ -301,11 +301,17 @@ fn a_letter_tells_who_closed_it_and_when() {
     let said: Vec<_> = discarded.store.approvals.iter().map(|it| it.reason.as_str()).collect();
     assert_eq!(said, ["a test", "a test"]);
 
-    let mut requeued = failed();
+    // A requeue of the letter and a re-run of the job do the same to both.
     let requeue = Requeue { dlq_id, new_job_id: AGAIN, payload: None, by: user("ann") };
-    requeued.commit(&requeue.into()).expect("it is open");
-    let letter = &requeued.store.letters[&dlq_id];
-    assert_eq!((letter.requeued_as, letter.closed_at), (Some(AGAIN), Some(requeued.now)));
+    let rerun = Rerun { job_id: JOB, new_job_id: AGAIN, by: user("ann") };
+    for op in [requeue.into(), rerun.into()] {
+        let mut requeued = failed();
+        requeued.commit(&op).expect("it is open");
+        let letter = &requeued.store.letters[&dlq_id];
+        assert_eq!(letter.state, LetterState::Requeued, "{op:?}");
+        assert_eq!((letter.requeued_as, letter.closed_at), (Some(AGAIN), Some(requeued.now)));
+        assert_eq!(requeued.store.jobs[&AGAIN].spec.origin, Origin::Requeued(dlq_id));
+    }
 }
 
 #[test]

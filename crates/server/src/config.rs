@@ -3,6 +3,7 @@
 //! Always true here: a value that was read is within its bounds, and what cannot be used is refused with the line it stands
 //! on, the key, and what to do. A key that nobody knows is an error. No message shows a value that may be a secret.
 
+mod exposed;
 mod keys;
 mod origins;
 mod read;
@@ -11,8 +12,9 @@ mod server;
 mod variables;
 
 pub(crate) use self::{
+    exposed::{has_secret, warn_of_readers},
     keys::template,
-    origins::{Entry, Origin, entries, without_password},
+    origins::{Entry, Origin, entries},
     sections::{
         Alerts, AllowedCommand, EventFilter, Executors, HttpExecutor, Secret, Traces, Webhook,
     },

@@ -3,11 +3,11 @@
 //! A mail that fails twice before it is sent, an invoice that cannot be right and ends in the dead letters, a report
 //! that waits for its time, and an import that takes a while and goes on where it was if its process is killed.
 //!
-//! Always true here: a step of the import has its effect once. Its name is in the ledger before it is recorded as done,
-//! and what is in the ledger is not written again.
+//! The import goes on where it was because its handler saves its place after each step. Always true here: whoever runs a
+//! step writes a line in the ledger, blindly, so that a step that runs twice is there twice.
 
 use std::{
-    fs::{self, OpenOptions},
+    fs::OpenOptions,
     io::{self, Write as _},
     path::PathBuf,
     sync::{Arc, Mutex},
@@ -36,7 +36,7 @@ fn requests() -> [JobRequest; 4] {
         (MAIL, json!({"to": "ann@example.com"})),
         (INVOICE, json!({"customer": "ann", "amount": "12,50"})),
         (REPORT, json!({"of": "yesterday"})),
-        (IMPORT, json!(Import { steps: 10, step_ms: 1_000 })),
+        (IMPORT, json!(Import { steps: 10, step_ms: 1_000, forget: false })),
     ]
     .map(|(kind, payload)| JobRequest::of(kind, &payload).queue(QUEUE).tag("demo"));
     [
@@ -113,6 +113,9 @@ async fn write_report(
 pub(crate) struct Import {
     pub(crate) steps: u32,
     pub(crate) step_ms: u64,
+    /// Does the handler begin anew each time, instead of where it was?
+    #[serde(default)]
+    pub(crate) forget: bool,
 }
 
 /// How far it has come.
@@ -123,7 +126,10 @@ pub(crate) struct Done {
 }
 
 async fn import(import: Import, context: Context, ledger: Arc<Ledger>) -> HandlerResult<Outcome> {
-    let known = context.engine().progress(context.job_id()).await?;
+    let known = match import.forget {
+        true => None,
+        false => context.engine().progress(context.job_id()).await?,
+    };
     let done = known.and_then(|known| known.get::<Done>().ok()).map_or(0, |done| done.step);
     for step in done + 1..=import.steps {
         tokio::select! {
@@ -134,13 +140,14 @@ async fn import(import: Import, context: Context, ledger: Arc<Ledger>) -> Handle
                 Stop::Shutdown | Stop::LeaseLost => std::future::pending().await,
             }
         }
+        // A process that dies between these two lines has done the step, and the next one does it again.
         ledger.note(&context, &format!("step {step}"))?;
         context.progress(&Done { step, of: import.steps }).await?;
     }
     Ok(Outcome::done(&json!({"steps": import.steps})))
 }
 
-/// A file outside of the store, in which each effect is written down once: job, what, and by which epoch.
+/// A file outside of the store, with a line for each effect: job, what, and by which epoch.
 struct Ledger {
     file: Option<Mutex<PathBuf>>,
 }
@@ -150,17 +157,13 @@ impl Ledger {
         Self { file: file.map(Mutex::new) }
     }
 
-    /// Writes it down, unless it is there already.
+    /// Adds a line, whatever is there already.
     fn note(&self, context: &Context, what: &str) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let file = file.lock().expect("nobody panics with it");
-        let name = format!("{} {what} ", context.job_id());
-        let there = fs::read_to_string(&*file).unwrap_or_default();
-        if there.lines().any(|line| line.starts_with(&name)) {
-            return Ok(());
-        }
         let mut open = OpenOptions::new().create(true).append(true).open(&*file)?;
-        open.write_all(format!("{name}epoch {}\n", context.epoch()).as_bytes())?;
+        let line = format!("{} {what} epoch {}\n", context.job_id(), context.epoch());
+        open.write_all(line.as_bytes())?;
         open.sync_all()
     }
 }

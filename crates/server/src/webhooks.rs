@@ -45,8 +45,6 @@ use crate::{
 pub(crate) const KIND: &str = "windlass.webhook";
 /// Where they wait.
 pub(crate) const QUEUE: &str = "windlass.webhooks";
-/// Where their keys are unique.
-const SCOPE: &str = "webhooks";
 
 /// The webhooks of a server that runs.
 #[derive(Debug, Default)]
@@ -69,7 +67,8 @@ impl Webhooks {
                 Box::pin(async move { teller.tell(begins, &alert).await })
             }));
         }
-        let worker = app.engine.worker().name("webhooks").queues([QUEUE]).state(deliveries);
+        let worker =
+            app.engine.worker().name("windlass.webhooks").queues([QUEUE]).state(deliveries);
         let worker = worker.concurrency(16).grace(config.server.settings.grace);
         let worker = worker.handle_kind(KIND, deliver).start().await?;
         let mut tasks = vec![look_after("webhooks", worker, app.stopping.clone())];
@@ -391,8 +390,7 @@ impl Teller {
 fn request(webhook: &Webhook, delivery: &Delivery, key: &str) -> JobRequest {
     JobRequest::of(KIND, delivery)
         .queue(QUEUE)
-        .key(key)
-        .key_scope(SCOPE)
+        .server_key(key)
         .max_retries(u32::try_from(webhook.max_retries).expect("it is bounded"))
         .backoff(webhook.backoff, Follower::BACKOFF_MAX.max(webhook.backoff))
         .timeout(webhook.timeout + Duration::from_secs(10))

@@ -31,7 +31,8 @@ fn place() -> (TempDir, PathBuf) {
 
 fn open(path: &Path) -> Sqlite {
     let clock = Arc::new(|| Timestamp::from_micros(1_772_000_000_000_000));
-    Sqlite::open(Options { path: path.to_owned(), clock, address: None }).expect("it opens")
+    Sqlite::open(Options { path: path.to_owned(), clock, ticks: None, address: None })
+        .expect("it opens")
 }
 
 /// Commits jobs with these numbers, with payloads of this size.

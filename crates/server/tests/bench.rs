@@ -244,7 +244,7 @@ fn what_makes_no_sense_is_refused_with_a_way_on() {
     }
     bench.is_refused("bench enqueue --store sqlite:none/here.db", 1, "cannot use none");
     let nobody = "bench enqueue --store postgres://nobody@127.0.0.1:1/none";
-    bench.is_refused(nobody, 1, "cannot open postgres://127.0.0.1:1/none");
+    bench.is_refused(nobody, 5, "postgres://127.0.0.1:1/none");
     assert_eq!(bench.files(), [""; 0]);
 }
 

@@ -105,8 +105,7 @@ fn a_worker_elsewhere_is_part_of_the_trace_and_what_is_left_is_told_at_the_end()
     let claim = json!({"worker_id": "w1", "start": true});
     let (_, claimed) = server.call("POST", "/api/v1/claims", Some(&claim));
     let epoch = &claimed["leases"][0]["epoch"];
-    let failed =
-        json!({"job_id": id, "epoch": epoch, "outcome": "failed", "error": {"code": "NO_POST"}});
+    let failed = json!({"job_id": id, "epoch": epoch, "outcome": "failed", "error": {"code": "NO_POST", "retryable": true}});
     let settle = json!({"worker_id": "w1", "leases": [failed]});
     let (_, settled) = server.call("POST", "/api/v1/leases/settle", Some(&settle));
     assert_eq!(settled["results"][0]["ok"], true, "{settled}");

@@ -38,6 +38,11 @@ impl Bell {
         self.inner.rings.load(Ordering::SeqCst)
     }
 
+    /// Does anybody listen, or could anybody else ring it?
+    pub fn is_heard(&self) -> bool {
+        Arc::strong_count(&self.inner) > 1
+    }
+
     /// One who hears of what is rung from now on.
     pub fn listen(&self) -> Listener {
         let mut listener = Listener { bell: self.inner.clone(), heard: 0 };

@@ -10,7 +10,7 @@ mod schedules;
 mod tokens;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -28,13 +28,15 @@ use crate::{
     rules::{Outcome, RuleChange},
 };
 use windlass_kernel::{
-    Answer, Approval, Current, DeadLetter, DlqId, Event, FollowUp, IdempotencyKey,
+    AcceptClock, Answer, Approval, Current, DeadLetter, DlqId, Event, FollowUp, IdempotencyKey,
     IdempotencyScope, Job, JobId, Kind, MarkName, NewPayload, Note, Op, Payload, Progress, Queue,
     Refusal, Rule, RuleName, ScheduleOp, Task, TaskId, TenantId, Timestamp, Token, TokenId,
     TokenOp, TraceId, Transition, UniqueKey, WorkerId, decide,
     ids::ClaimId,
     ops,
+    plain::check_plain,
     rule::{Part, RuleOp, RuleState},
+    schedule::Action,
 };
 
 /// One thing to be written.
@@ -75,6 +77,8 @@ pub enum Write {
     Schedule(ScheduleOp),
     /// A token is issued, or revoked.
     Token(TokenOp),
+    /// The clock that the store follows is right, whatever it did: it is taken as it is.
+    Clock(AcceptClock),
     /// A follower of the feed has come so far. A smaller number than it said before changes nothing.
     Mark {
         /// Who follows.
@@ -85,6 +89,11 @@ pub enum Write {
 }
 
 impl Write {
+    /// Does one of these say that the clock is right?
+    pub(crate) fn accept_clock(writes: &[Write]) -> bool {
+        writes.iter().any(|write| matches!(write, Write::Clock(_)))
+    }
+
     /// Refuses what is wrong whatever is stored. An op is judged by its own rules, but for its tenant:
     /// that the caller was let in as one tenant says nothing about another that it names.
     pub fn check(&self) -> Result<(), Refusal> {
@@ -96,15 +105,16 @@ impl Write {
             Write::Mark { number, .. } if i64::try_from(*number).is_err() => {
                 return Err(Refusal::invalid("number", "is of no event"));
             }
-            Write::Rule(_) | Write::Listens { .. } => return Ok(()),
-            Write::Token(_) | Write::Mark { .. } => return Ok(()),
-            Write::Claim(wanted) => wanted.lease,
+            Write::Rule(_) | Write::Token(_) => return Ok(()),
+            Write::Mark { .. } | Write::Clock(_) => return Ok(()),
+            Write::Listens { to, .. } => return check_names(&to.queues, &to.kinds),
+            Write::Claim(wanted) => {
+                check_plain("worker_id", wanted.worker.as_str())?;
+                return wanted.check();
+            }
             Write::RenewSession { lease, .. } => *lease,
         };
-        if lease < ops::Claim::LEASE_MIN || lease > ops::Claim::LEASE_MAX {
-            return Err(Refusal::invalid("lease_ms", "must lie between 100 ms and 24 hours"));
-        }
-        Ok(())
+        check_lease(lease)
     }
 }
 
@@ -119,6 +129,8 @@ pub struct ClaimMany {
     pub trace_id: Option<TraceId>,
     /// Jobs of this tenant only; of every tenant, if none is named.
     pub tenant: Option<TenantId>,
+    /// Of these tenants it has as many jobs as it may: none of theirs.
+    pub except: Vec<TenantId>,
     /// The queues it listens to.
     pub queues: Vec<Queue>,
     /// The kinds it can run; all, if none is named.
@@ -134,11 +146,60 @@ pub struct ClaimMany {
 }
 
 impl ClaimMany {
-    /// Does it want jobs of this group?
-    pub(crate) fn wants(&self, name: &GroupName) -> bool {
-        self.tenant.as_ref().is_none_or(|only| *only == name.tenant)
+    /// The most queues that one claim names, and the most kinds. A claim is looked at while other writes wait.
+    pub const NAMES_MAX: usize = 1_000;
+
+    /// Refuses what is wrong whatever is stored.
+    pub fn check(&self) -> Result<(), Refusal> {
+        check_names(&self.queues, &self.kinds)?;
+        check_lease(self.lease)
+    }
+
+    /// Which groups it wants jobs of.
+    pub(crate) fn wants(&self) -> Wants<'_> {
+        let (tenant, kinds) = (self.tenant.as_ref(), self.kinds.iter().collect());
+        Wants { tenant, except: &self.except, kinds }
+    }
+}
+
+/// Which groups a claim wants jobs of. Its kinds are a set: there may be as many groups as kinds.
+pub(crate) struct Wants<'a> {
+    tenant: Option<&'a TenantId>,
+    except: &'a [TenantId],
+    /// All, if none is named.
+    kinds: HashSet<&'a Kind>,
+}
+
+impl Wants<'_> {
+    /// Does the claim want jobs of this group?
+    pub(crate) fn admits(&self, name: &GroupName) -> bool {
+        self.tenant.is_none_or(|only| *only == name.tenant)
+            && !self.except.contains(&name.tenant)
             && (self.kinds.is_empty() || self.kinds.contains(&name.kind))
     }
+}
+
+fn check_lease(lease: Duration) -> Result<(), Refusal> {
+    if lease < ops::Claim::LEASE_MIN || lease > ops::Claim::LEASE_MAX {
+        return Err(Refusal::invalid("lease_ms", "must lie between 100 ms and 24 hours"));
+    }
+    Ok(())
+}
+
+/// Refuses a claim or a worker that names too many queues or kinds.
+fn check_names(queues: &[Queue], kinds: &[Kind]) -> Result<(), Refusal> {
+    let check = |field, count| match count > ClaimMany::NAMES_MAX {
+        true => Err(Refusal::invalid(
+            field,
+            format!(
+                "must be at most {} names, not {count}: let several workers share them",
+                ClaimMany::NAMES_MAX
+            ),
+        )),
+        false => Ok(()),
+    };
+    check("queues", queues.len())?;
+    check("kinds", kinds.len())
 }
 
 /// What a write is told.
@@ -200,6 +261,8 @@ pub struct Needs {
     pub schedules: BTreeSet<ScheduleKey>,
     /// Tokens by id.
     pub tokens: BTreeSet<TokenId>,
+    /// All tokens of admins that are not revoked.
+    pub admins: bool,
 }
 
 /// Where an idempotency key stands.
@@ -212,9 +275,14 @@ impl Needs {
         for write in writes {
             if let Write::Schedule(op) = write {
                 needs.schedules.insert((op.tenant.clone(), op.name.clone()));
+                // The id of a job that is made now may be taken.
+                if let Action::Trigger { job_id, .. } = op.action {
+                    needs.jobs.push(job_id);
+                }
             }
             if let Write::Token(op) = write {
                 needs.tokens.insert(op.id());
+                needs.admins |= matches!(op, TokenOp::Revoke(_));
             }
             let Write::Op { tenant, op } = write else { continue };
             needs.jobs.extend(op.job_id());
@@ -222,6 +290,8 @@ impl Needs {
             needs.jobs.extend(op.new_job_id().filter(|new| op.job_id() != Some(*new)));
             needs.jobs.extend(op.relative());
             needs.letters.extend(op.dlq_id());
+            // The job of a letter comes with the other jobs, so that jobs are locked before letters by every op.
+            needs.jobs.extend(op.dlq_id().map(DlqId::job_id));
             match op {
                 Op::Enqueue(op) => {
                     // The key of an enqueue without one is its job id, which is looked up anyway.

@@ -120,8 +120,8 @@ codes! {
         "What is stored cannot be right, or something that was acknowledged is missing.",
         "Stop, keep the files, and restore a backup. The message says what is wrong.";
     Stopped, "STORE_STOPPED", Transient, false,
-        "The disk failed, so the store stopped: it acknowledges nothing that it cannot vouch for.",
-        "Look at the disk, then start Windlass again and send what was not acknowledged again.";
+        "The disk failed, or the tables of the store were replaced under it, so the store stopped: it acknowledges nothing that it cannot vouch for.",
+        "Look at what the message names, then start Windlass again and send what was not acknowledged again.";
     FeedGone, "FEED_GONE", Permanent, false,
         "Whoever reads the feed was away for longer than events are kept: some of those it has not seen are gone.",
         "Read the jobs as they stand now, then follow the feed from the number that the message names.";

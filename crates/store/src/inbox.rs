@@ -165,6 +165,10 @@ impl GivenKey {
             }
             Idempotency::Run { key } => Some(GivenKey::Run { key: key.clone() }),
             Idempotency::Slot { key } => Some(GivenKey::Slot { key: key.clone() }),
+            // A row cannot say that a job is the server's own: read back, it is refused for its scope.
+            Idempotency::Server { key } => {
+                Some(GivenKey::Key { scope: IdempotencyScope::server(), key: key.clone() })
+            }
         }
     }
 

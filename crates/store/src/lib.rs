@@ -7,6 +7,7 @@
 //!
 //! A backend only loads, saves, reads and wakes. What a commit does with the rows is in [`commit`], once.
 
+mod address;
 mod bell;
 pub mod check;
 pub mod commit;
@@ -29,29 +30,33 @@ pub mod read;
 mod row;
 mod rules;
 mod schedule_row;
+mod search;
 pub mod sqlite;
 mod standing;
+mod steady;
 mod survey;
 mod token_row;
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
+pub use address::without_password;
 pub use bell::{Bell, Listener};
 pub use commit::{ClaimMany, Granted, Reply, Scheduled, Write};
 pub use error::{Error, Owner};
 pub use id_map::{IdMap, IdSet};
 pub use log::spec_digest;
 use read::{
-    Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, Listens,
-    OldestReady, Output, Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp,
-    Verified,
+    Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, LetterGroups,
+    Listens, OldestReady, Output, Page, Progress, Pruned, Scope, SessionView, Standing,
+    StoredFollowUp, Traces, Verified,
 };
 pub use rules::RuleChange;
 pub use rusqlite;
+pub use steady::{ClockStanding, JUMP_MAX, Ticks, uptime};
 pub use survey::{Step, Survey};
 use windlass_kernel::{
-    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, MarkName, Retention, Rule,
-    Schedule, ScheduleName, TaskId, TenantId, Token, TokenId, WorkerId,
+    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, LetterState, MarkName,
+    Retention, Rule, Schedule, ScheduleName, TaskId, TenantId, Token, TokenId, WorkerId,
 };
 
 /// A future that a store gives back.
@@ -119,6 +124,19 @@ pub trait Store: Send + Sync {
         limit: usize,
     ) -> StoreFuture<'_, Option<EventsPage>>;
 
+    /// The traces of these jobs, as far as they are there. An event that brought no trace shows that of its job.
+    fn traces(&self, scope: &Scope, ids: Vec<JobId>) -> StoreFuture<'_, Traces> {
+        let scope = scope.clone();
+        Box::pin(async move {
+            let mut traces = Traces::new();
+            for id in ids {
+                let job = self.job(&scope, id).await?;
+                traces.extend(job.map(|job| (id, job.spec.trace_id.clone())));
+            }
+            Ok(traces)
+        })
+    }
+
     /// Makes the chain of hashes of a job's history anew and says whether it is the one that was kept.
     fn verify(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Verified>>;
 
@@ -140,6 +158,9 @@ pub trait Store: Send + Sync {
     /// Dead letters by filter, newest first, page by page.
     fn letters(&self, filter: LetterFilter, cursor: Cursor) -> StoreFuture<'_, Page<DeadLetter>>;
 
+    /// Dead letters in a state, by the code and the message of their failure, with exact counts.
+    fn letter_groups(&self, scope: &Scope, state: LetterState) -> StoreFuture<'_, LetterGroups>;
+
     /// Every worker session.
     fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>>;
 
@@ -149,10 +170,11 @@ pub trait Store: Send + Sync {
     /// For each queue the job that waits longest.
     fn oldest_ready(&self, scope: &Scope) -> StoreFuture<'_, Vec<OldestReady>>;
 
-    /// Events after a number, in the order of the store. It looks at so many rows of the log at the most, keeps what
-    /// the scope may see, and says how far it looked. If some events are no longer kept it says so, and from where on
-    /// all are: none is passed over in silence.
-    fn feed(&self, scope: &Scope, after: u64, rows: u32) -> StoreFuture<'_, Feed>;
+    /// Events after a number that the scope may see, in the order of the store, so many at the most, and
+    /// [`Feed::BYTES_MAX`] bytes. It looks at as many rows of the log at the most and says how far it looked, which may be
+    /// the middle of a commit. If some events are no longer kept it says so, and from where on all are: none is passed over in
+    /// silence.
+    fn feed(&self, scope: &Scope, after: u64, limit: u32) -> StoreFuture<'_, Feed>;
 
     /// The number of the newest event, for a follower that begins at the end; 0, if nothing has happened yet.
     fn feed_end(&self) -> StoreFuture<'_, u64>;
@@ -260,4 +282,7 @@ pub trait Store: Send + Sync {
 
     /// Is the store there, and can it be written to?
     fn health(&self) -> StoreFuture<'_, ()>;
+
+    /// How the clock that it follows stands to its own time, which never goes back and never stands still.
+    fn clock(&self) -> ClockStanding;
 }

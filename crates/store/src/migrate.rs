@@ -50,6 +50,16 @@ pub(crate) const SQLITE: &[Migration] = &[
         served_from: 1,
         sql: include_str!("../migrations/sqlite/0006_tokens.sql"),
     },
+    Migration {
+        number: 7,
+        served_from: 1,
+        sql: include_str!("../migrations/sqlite/0007_words.sql"),
+    },
+    Migration {
+        number: 8,
+        served_from: 1,
+        sql: include_str!("../migrations/sqlite/0008_lists.sql"),
+    },
 ];
 
 /// The steps of PostgreSQL.
@@ -89,6 +99,21 @@ pub(crate) const POSTGRES: &[Migration] = &[
         number: 7,
         served_from: 1,
         sql: include_str!("../migrations/postgres/0007_rows.sql"),
+    },
+    Migration {
+        number: 8,
+        served_from: 1,
+        sql: include_str!("../migrations/postgres/0008_restored.sql"),
+    },
+    Migration {
+        number: 9,
+        served_from: 1,
+        sql: include_str!("../migrations/postgres/0009_words.sql"),
+    },
+    Migration {
+        number: 10,
+        served_from: 1,
+        sql: include_str!("../migrations/postgres/0010_lists.sql"),
     },
 ];
 

@@ -1,14 +1,24 @@
 //! What a store tells when it is asked: values that reads give back.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+    fmt,
+    str::FromStr,
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 use windlass_kernel::{
-    Digest, Epoch, Event, FollowUp, Job, JobId, Kind, LetterState, Queue, Rule, RuleName,
-    ScheduleName, State, Tag, TenantId, Timestamp, WorkerId, admit::Blocked, timer::Alarm,
+    DeadLetter, Digest, DlqId, Epoch, Event, FollowUp, Job, JobId, Kind, LetterState, LimitKey,
+    Queue, Rule, RuleName, ScheduleName, State, Tag, TenantId, Timestamp, TraceId, WorkerId,
+    admit::Blocked, timer::Alarm,
 };
 
 use crate::log;
+
+/// The traces of jobs.
+pub type Traces = HashMap<JobId, TraceId>;
 
 /// Whose things a read may see. What is another's is not there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,10 +68,18 @@ pub struct JobFilter {
     pub kind: Option<Kind>,
     /// With this tag.
     pub tag: Option<Tag>,
+    /// Whose last failure has this code.
+    pub code: Option<String>,
+    /// With this limit key.
+    pub limit_key: Option<LimitKey>,
     /// Created at this time or later.
     pub created_from: Option<Timestamp>,
     /// Created before this time.
     pub created_before: Option<Timestamp>,
+    /// Failed for good at this time or later.
+    pub failed_from: Option<Timestamp>,
+    /// Failed for good before this time.
+    pub failed_before: Option<Timestamp>,
 }
 
 impl JobFilter {
@@ -73,21 +91,57 @@ impl JobFilter {
             queue: None,
             kind: None,
             tag: None,
+            code: None,
+            limit_key: None,
             created_from: None,
             created_before: None,
+            failed_from: None,
+            failed_before: None,
         }
     }
 
     /// Does the job have all that is asked for?
-    pub(crate) fn matches(&self, job: &Job) -> bool {
+    pub fn matches(&self, job: &Job) -> bool {
         let spec = &job.spec;
+        let code = job.error.as_ref().map(|failure| failure.code.as_str());
+        let failed_at = job.finished_at.filter(|_| job.state == State::Failed);
         self.scope.admits(&spec.tenant)
             && (self.states.is_empty() || self.states.contains(&job.state))
             && self.queue.as_ref().is_none_or(|queue| *queue == spec.queue)
             && self.kind.as_ref().is_none_or(|kind| *kind == spec.kind)
             && self.tag.as_ref().is_none_or(|tag| spec.tags.contains(tag))
+            && self.code.as_deref().is_none_or(|wanted| code == Some(wanted))
+            && self.limit_key.as_ref().is_none_or(|key| spec.limit_key.as_ref() == Some(key))
             && self.created_from.is_none_or(|from| spec.created_at >= from)
             && self.created_before.is_none_or(|before| spec.created_at < before)
+            && self.failed_from.is_none_or(|from| failed_at.is_some_and(|at| at >= from))
+            && self.failed_before.is_none_or(|before| failed_at.is_some_and(|at| at < before))
+    }
+
+    /// Does it ask for anything besides a time of creation? Jobs of every tenant in the order of the list need no index.
+    pub(crate) fn needs_index(&self) -> bool {
+        let Self {
+            scope,
+            states,
+            queue,
+            kind,
+            tag,
+            code,
+            limit_key,
+            created_from: _,
+            created_before: _,
+            failed_from,
+            failed_before,
+        } = self;
+        scope.tenant().is_some()
+            || !states.is_empty()
+            || queue.is_some()
+            || kind.is_some()
+            || tag.is_some()
+            || code.is_some()
+            || limit_key.is_some()
+            || failed_from.is_some()
+            || failed_before.is_some()
     }
 }
 
@@ -96,9 +150,20 @@ impl JobFilter {
 pub struct Page<T> {
     /// What was found.
     pub items: Vec<T>,
-    /// Where the next page begins; none at the end. A page can be short, or empty, and have a next one:
-    /// a read looks at a bounded number of rows and says how far it came.
+    /// Where the next page begins; none at the end.
     pub next: Option<Position>,
+    /// Did the search stop at [`Cursor::VISITS_MAX`] before the page was full? Only such a page can be short, or
+    /// empty, and have a next one.
+    pub stopped: bool,
+    /// How many rows and index entries were looked at, for those who measure.
+    pub visited: u64,
+}
+
+impl<T> Page<T> {
+    /// A page with nothing on it, and nothing after it.
+    pub fn empty() -> Self {
+        Self { items: Vec::new(), next: None, stopped: false, visited: 0 }
+    }
 }
 
 /// How many tokens are told at once.
@@ -143,8 +208,10 @@ pub struct Cursor {
 impl Cursor {
     /// The most items of one page.
     pub const LIMIT_MAX: usize = 1_000;
-    /// The most rows that one read looks at.
-    pub const ROWS_MAX: i64 = 10_000;
+    /// The most rows and index entries that one read looks at.
+    pub const VISITS_MAX: u64 = 100_000;
+    /// How many of the newest rows are looked at before an index is asked.
+    pub(crate) const NEWEST_MIN: usize = 256;
 
     /// The limit, inside its bounds.
     pub(crate) fn items(&self) -> usize {
@@ -159,6 +226,111 @@ pub struct LetterFilter {
     pub scope: Scope,
     /// What became of them; any, if nothing is said.
     pub state: Option<LetterState>,
+    /// Of which jobs: those that have all of this. Its scope and states do not matter.
+    pub jobs: JobFilter,
+}
+
+impl LetterFilter {
+    /// All letters of a tenant, or of every one.
+    pub fn of(scope: impl Into<Scope>) -> Self {
+        let scope = scope.into();
+        Self { jobs: JobFilter::of(scope.clone()), scope, state: None }
+    }
+
+    /// The jobs of the letters.
+    pub(crate) fn failed_jobs(&self) -> JobFilter {
+        let (scope, states) = (self.scope.clone(), vec![State::Failed]);
+        JobFilter { scope, states, ..self.jobs.clone() }
+    }
+
+    /// Does the letter have what can be told without its job?
+    pub(crate) fn matches_alone(&self, letter: &DeadLetter) -> bool {
+        let JobFilter { code, failed_from, failed_before, .. } = &self.jobs;
+        self.scope.admits(&letter.tenant)
+            && self.state.is_none_or(|state| state == letter.state)
+            && code.as_ref().is_none_or(|code| *code == letter.failure.code)
+            && failed_from.is_none_or(|from| letter.created_at >= from)
+            && failed_before.is_none_or(|before| letter.created_at < before)
+    }
+
+    /// Does it ask for something that only the job tells?
+    pub(crate) fn asks_jobs(&self) -> bool {
+        let JobFilter { queue, kind, tag, limit_key, created_from, created_before, .. } =
+            &self.jobs;
+        queue.is_some()
+            || kind.is_some()
+            || tag.is_some()
+            || limit_key.is_some()
+            || created_from.is_some()
+            || created_before.is_some()
+    }
+}
+
+/// Dead letters that have one cause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LetterGroup {
+    /// The code of the failure.
+    pub code: String,
+    /// Its message, without what differs from one letter to the next.
+    pub cause: String,
+    /// How many there are.
+    pub count: u64,
+    /// When the oldest was written.
+    pub first_at: Timestamp,
+    /// When the newest was written.
+    pub last_at: Timestamp,
+    /// The newest of them.
+    pub newest: DlqId,
+}
+
+impl LetterGroup {
+    /// The group of a letter, alone.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn of(letter: &DeadLetter) -> Self {
+        Self {
+            code: letter.failure.code.clone(),
+            cause: letter.cause(),
+            count: 1,
+            first_at: letter.created_at,
+            last_at: letter.created_at,
+            newest: letter.id,
+        }
+    }
+}
+
+/// How dead letters in one state are grouped: how many there are, and the largest groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LetterGroups {
+    /// The largest first, [`LetterGroups::MAX`] at the most.
+    pub groups: Vec<LetterGroup>,
+    /// How many letters there are in all groups.
+    pub letters: u64,
+    /// Were there more groups?
+    pub more: bool,
+}
+
+impl LetterGroups {
+    /// How many groups are told.
+    pub const MAX: usize = 1_000;
+
+    /// Puts groups of several tenants together.
+    pub(crate) fn of(groups: Vec<LetterGroup>, letters: u64) -> Self {
+        let mut by_cause: BTreeMap<(String, String), LetterGroup> = BTreeMap::new();
+        for group in groups {
+            let known = by_cause.entry((group.code.clone(), group.cause.clone()));
+            let known = known.or_insert_with(|| LetterGroup { count: 0, ..group.clone() });
+            known.count += group.count;
+            known.first_at = known.first_at.min(group.first_at);
+            let newest = (known.last_at, known.newest).max((group.last_at, group.newest));
+            (known.last_at, known.newest) = newest;
+        }
+        let mut groups: Vec<LetterGroup> = by_cause.into_values().collect();
+        // Of one size they are in the order of their codes and causes.
+        groups.sort_by_key(|group| Reverse(group.count));
+        let more = groups.len() > Self::MAX;
+        groups.truncate(Self::MAX);
+        Self { groups, letters, more }
+    }
 }
 
 /// A worker session as it stands.
@@ -223,6 +395,8 @@ impl Standing {
     pub const BEFORE_MAX: u64 = 10_000;
     /// Whoever is not vouched for listens as long as this after it last said so.
     pub const LISTENS_FOR: Duration = Duration::from_secs(90);
+    /// What a worker said is freed so long after it last said so, unless a process that lives answers for it.
+    pub const REMEMBERED_FOR: Duration = Duration::from_secs(600);
 }
 
 /// A job that holds a slot that another waits for.
@@ -360,6 +534,62 @@ pub struct Feed {
     /// The last event that was looked at, whosever it is: the next part begins after it. It is where the part began if
     /// there is nothing newer.
     pub upto: u64,
+}
+
+impl Feed {
+    /// About how many bytes of events a part has at the most. One that is larger alone is told alone.
+    pub const BYTES_MAX: usize = 4 << 20;
+
+    /// A part with nothing in it.
+    pub(crate) fn empty(after: u64) -> Self {
+        Self { events: Vec::new(), upto: after }
+    }
+
+    /// Is there no event after this one, whatever happens? Numbers of rows are smaller.
+    pub(crate) fn is_beyond(after: u64) -> bool {
+        i64::try_from(after).is_err() || after == i64::MAX as u64
+    }
+}
+
+/// Adds events to a part of the feed until it is full, in the middle of a commit if need be.
+pub(crate) struct FeedFiller {
+    pub(crate) feed: Feed,
+    limit: usize,
+    bytes: usize,
+}
+
+impl FeedFiller {
+    pub(crate) fn new(after: u64, limit: u32) -> Self {
+        let limit = usize::try_from(limit.max(1)).unwrap_or(usize::MAX);
+        Self { feed: Feed::empty(after), limit, bytes: 0 }
+    }
+
+    /// Adds the lines of a row of the log, of which the first has this number. Is the part full?
+    pub(crate) fn add(
+        &mut self,
+        first: u64,
+        count: u64,
+        at: Timestamp,
+        tenant: &TenantId,
+        lines: &[&serde_json::value::RawValue],
+    ) -> bool {
+        for (number, line) in (first..).zip(lines) {
+            if number <= self.feed.upto {
+                continue;
+            }
+            let length = line.get().len();
+            let is_over = self.bytes + length > Feed::BYTES_MAX && !self.feed.events.is_empty();
+            if is_over || self.feed.events.len() == self.limit {
+                return true;
+            }
+            self.bytes += length;
+            self.feed.upto = number;
+            let (tenant, line) = (tenant.clone(), line.get().to_owned());
+            self.feed.events.push(FeedEvent { number, tenant, at, line });
+        }
+        self.feed.upto = self.feed.upto.max((first + count).saturating_sub(1));
+        self.feed.events.len() == self.limit
+    }
 }
 
 /// One event of the feed.

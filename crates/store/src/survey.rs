@@ -17,6 +17,9 @@ pub struct Survey {
     /// What the schema ought to have and has not, such as `index jobs_ready`. Only a schema that is up to date is
     /// compared.
     pub missing: Vec<String>,
+    /// What is there and is not Windlass's, such as `trigger t on jobs` or `view v`. Tables of the user's own may stand
+    /// beside ours; a trigger on one of ours runs with every write.
+    pub foreign: Vec<String>,
     /// What time it is by the clock of the database, if that is not this machine's.
     pub now: Option<Timestamp>,
     /// When it last wrote something down.

@@ -345,7 +345,7 @@ fn a_failed_job_has_its_letter() {
             "the letter of a failed job is its own",
             concat!(
                 "INSERT INTO dlq_items SELECT zeroblob(16), tenant, zeroblob(16), state, code,
-                     created_at, requeued_as, closed_at, letter FROM dlq_items;",
+                     created_at, requeued_as, closed_at, letter, cause FROM dlq_items;",
                 name_letter!()
             ),
             concat!("DELETE FROM approvals; UPDATE dlq_items SET id = zeroblob(16);", name_letter!()),
@@ -358,9 +358,9 @@ fn a_failed_job_has_its_letter() {
         (
             "one job, one letter",
             "INSERT INTO dlq_items SELECT zeroblob(16), tenant, job_id, state, code, created_at,
-                 requeued_as, closed_at, letter FROM dlq_items",
+                 requeued_as, closed_at, letter, cause FROM dlq_items",
             "INSERT INTO dlq_items SELECT zeroblob(16), tenant, zeroblob(16), state, code, created_at,
-                 requeued_as, closed_at, letter FROM dlq_items",
+                 requeued_as, closed_at, letter, cause FROM dlq_items",
         ),
         (
             "the state of a letter is a word that is known",

@@ -151,7 +151,8 @@ fn store_with_clock(path: &Path, breaks: Arc<AtomicBool>) -> Sqlite {
         assert!(!breaks.load(Ordering::SeqCst), "the clock breaks, as the test wants it");
         Timestamp::from_micros(START)
     };
-    let options = Options { path: path.to_owned(), clock: Arc::new(clock), address: None };
+    let options =
+        Options { path: path.to_owned(), clock: Arc::new(clock), ticks: None, address: None };
     Sqlite::open(options).unwrap()
 }
 

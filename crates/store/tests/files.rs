@@ -32,6 +32,37 @@ fn a_second_handle_is_refused_and_told_who_has_the_file() {
     FileStore::open(&path).unwrap();
 }
 
+/// By another name, and after its lock file was deleted, the database is still the same one.
+#[test]
+fn a_hard_link_or_a_deleted_lock_file_lets_nobody_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.db");
+    let link = folder.path().join("link.db");
+    let is_in_use = |name: &Path| {
+        let (error, said) = refused(name);
+        assert_eq!(error.code(), "STORE_IN_USE", "{said}");
+    };
+    let test = FileStore::open(&path).unwrap();
+    test.enqueue(1, plain());
+    fs::hard_link(&path, &link).unwrap();
+    is_in_use(&link);
+    // Whoever was refused has not taken the locks of the one who is in.
+    test.enqueue(2, plain());
+    fs::remove_file(folder.path().join("w.db-lock")).unwrap();
+    is_in_use(&path);
+    test.enqueue(3, plain());
+    drop(test);
+    let other = Killed::start(child("child_holds_the_file", &path));
+    is_in_use(&link);
+    fs::remove_file(folder.path().join("w.db-lock")).unwrap();
+    is_in_use(&path);
+    drop(other);
+    let test = FileStore::open(&path).unwrap();
+    for number in 1..=3 {
+        test.job(windlass_kernel::JobId::from_u128(number));
+    }
+}
+
 #[test]
 fn a_process_that_was_killed_holds_no_lock() {
     let folder = tempfile::tempdir().unwrap();
@@ -111,7 +142,7 @@ fn a_newer_database_is_refused_and_left_as_it_was() {
     drop(newer);
     let before = fs::read(&path).unwrap();
     let (error, said) = refused(&path);
-    assert!(matches!(error, Error::Newer { found: 999, known: 6 }), "{said}");
+    assert!(matches!(error, Error::Newer { found: 999, known: 8 }), "{said}");
     assert_eq!(error.code(), "STORE_NEWER");
     assert_eq!(fs::read(&path).unwrap(), before, "it was written to");
 }

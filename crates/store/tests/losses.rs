@@ -207,3 +207,46 @@ fn a_file_that_is_removed_or_replaced_while_it_is_served_stops_the_store() {
         assert!(said.contains("was removed or replaced while it was in use"), "{said}");
     }
 }
+
+/// Nothing is acknowledged that a file which was cut would have lost.
+#[test]
+fn a_database_that_is_truncated_while_it_is_served_stops_the_store() {
+    for keeps in [0, 50, 4096, 8192] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap().join("w.db");
+        let test = FileStore::open(&path).unwrap();
+        test.enqueue(1, plain());
+        drop(test);
+        // All of it is in the file now.
+        let test = FileStore::open(&path).unwrap();
+        test.enqueue(2, plain());
+        fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(keeps).unwrap();
+        let writes = vec![write(enqueue(3, plain()))];
+        let Err(error) = test.runtime.block_on(test.store.commit(writes.into())) else {
+            panic!("a job was acknowledged into a file of {keeps} bytes")
+        };
+        // SQLite notices by itself if it has to read what is gone.
+        let said = error.to_string();
+        let is_noticed = error.code() == "STORE_STOPPED" && said.contains("was truncated while");
+        assert!(is_noticed || error.code() == "STORE_DAMAGED", "{keeps} bytes: {said}");
+        let again = test.runtime.block_on(test.store.health());
+        assert_eq!(again.unwrap_err().code(), "STORE_STOPPED");
+    }
+}
+
+/// A user makes the file shorter with tables of their own: that is no loss.
+#[test]
+fn a_vacuum_of_the_users_is_no_loss() {
+    let test = FileStore::new();
+    test.enqueue(1, plain());
+    let users = test.sql();
+    users.execute_batch("CREATE TABLE mine (text)").unwrap();
+    users.execute("INSERT INTO mine SELECT hex(zeroblob(500000))", []).unwrap();
+    users.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    test.enqueue(2, plain());
+    let before = fs::metadata(&test.path).unwrap().len();
+    users.execute_batch("DROP TABLE mine; VACUUM; PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    assert!(fs::metadata(&test.path).unwrap().len() < before, "it is shorter");
+    test.enqueue(3, plain());
+    test.job(JobId::from_u128(3));
+}

@@ -24,7 +24,7 @@ use windlass_store::{
 
 fn in_memory(inline: bool) -> Sqlite {
     let clock = clock(&Arc::new(AtomicI64::new(START)));
-    Sqlite::in_memory(MemoryOptions { clock, inline }).unwrap()
+    Sqlite::in_memory(MemoryOptions { clock, ticks: None, inline }).unwrap()
 }
 
 #[test]

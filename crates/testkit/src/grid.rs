@@ -80,6 +80,10 @@ pub const GROUPS: &[Group] = &[
             "failed, requeued",
         ],
     },
+    Group {
+        title: "Ended by somebody else",
+        situations: &["succeeded, stale epoch", "cancelled, by force", "failed, given up"],
+    },
 ];
 
 /// The names of all ops, in order.

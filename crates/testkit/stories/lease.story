@@ -158,3 +158,23 @@ claim    j1  by w1  id c1                   -> dispatched  epoch 1
 pass     30s                                -> queued
 claim    j1  by w1  id c1                   -> queued      recorded yes  epoch 1
 claim    j1  by w1  id c2                   -> dispatched  recorded no  epoch 2
+
+# A lease belongs to the principal that claimed it: nobody else starts, keeps, parks, gives back or settles the job.
+enqueue  j1                                       -> queued
+claim    j1  by acme/ann/w1                       -> dispatched   epoch 1
+start    j1  epoch 1  by acme/eve/w1              -> refused STALE_ATTEMPT
+release  j1  epoch 1  by acme/eve/                -> refused STALE_ATTEMPT
+start    j1  epoch 1  by acme/ann/                -> running
+renew    j1  epoch 1  by acme/eve/                -> refused STALE_ATTEMPT
+settle   j1  epoch 1  by acme/eve/  succeeded     -> refused STALE_ATTEMPT
+settle   j1  epoch 1  by acme/ann/w2  succeeded   -> refused STALE_ATTEMPT
+settle   j1  epoch 1  by w1  succeeded            -> refused STALE_ATTEMPT
+renew    j1  epoch 1  by acme/ann/w1              -> running
+settle   j1  epoch 1  by acme/ann/  succeeded     -> succeeded
+
+# What one of the server's own workers holds is its own.
+enqueue  j1                                          -> queued
+claim    j1  by windlass.http-1  start               -> running      epoch 1
+settle   j1  epoch 1  by acme/ann/  succeeded        -> refused STALE_ATTEMPT
+settle   j1  epoch 1  by windlass.http-2  succeeded  -> refused STALE_ATTEMPT
+settle   j1  epoch 1  by windlass.http-1  succeeded  -> succeeded

@@ -38,17 +38,48 @@ event    j2  {"number": 1, "attempt": 4, "actor": "user:ann"}
 run      j2  transient                      -> retry_scheduled  attempt 4  retry_count 1
 run      j2  failed                         -> failed     attempt 5
 rerun    j2  as j3                          -> queued     attempt 6
-expect   j1                                 -> failed     attempt 3  dlq open
+expect   j1                                 -> failed     attempt 3  dlq requeued
+expect   j2                                 -> failed     attempt 5  dlq requeued
 
 # While a re-run is active there is no other one.
 enqueue  j1  task t1                        -> queued
 run      j1  failed                         -> failed
 rerun    j1  as j2                          -> queued
 rerun    j1  as j3                          -> refused TASK_ACTIVE  job j2
-requeue  j1  as j3  by ann                  -> refused TASK_ACTIVE  job j2
+requeue  j1  as j3  by ann                  -> refused DLQ_REQUEUE_CONFLICT
 enqueue  j3  task t1                        -> refused TASK_ACTIVE  job j2
 cancel   j2                                 -> cancelled
-rerun    j1  as j3                          -> queued     attempt 3
+rerun    j2  as j3                          -> queued     attempt 3
+
+# A re-run takes over from the dead letter, as a requeue does: the work of a letter is done again once.
+enqueue  j1  task t1                        -> queued
+run      j1  failed                         -> failed     dlq open
+rerun    j1  as j2  by ann                  -> queued     attempt 2  requeued_from j1  rerun_of j1
+expect   j1                                 -> failed     dlq requeued
+run      j2  succeeded                      -> succeeded
+requeue  j1  as j3  by bob                  -> refused DLQ_REQUEUE_CONFLICT
+rerun    j1  as j3  by bob                  -> refused DLQ_REQUEUE_CONFLICT
+discard  j1  by bob  because old           -> refused DLQ_CLOSED
+expect   j1                                 -> failed     dlq requeued
+
+# What was requeued, or thrown away, is not run again by its old name either.
+enqueue  j1                                 -> queued
+run      j1  failed                         -> failed
+requeue  j1  as j2  by ann                  -> queued
+run      j2  succeeded                      -> succeeded
+rerun    j1  as j3                          -> refused DLQ_REQUEUE_CONFLICT
+enqueue  j4                                 -> queued
+run      j4  failed                         -> failed
+discard  j4  by ann  because old           -> failed     dlq discard_requested
+approve  j4  by bob                         -> failed     dlq discarded
+rerun    j4  as j5                          -> refused DLQ_REQUEUE_CONFLICT
+
+# A letter that somebody wants to discard is not discarded yet: a re-run takes over from it.
+enqueue  j1                                 -> queued
+run      j1  failed                         -> failed
+discard  j1  by ann  because old           -> failed     dlq discard_requested
+rerun    j1  as j2  by bob                  -> queued
+approve  j1  by bob                         -> refused DLQ_CLOSED
 
 # The same re-run again gets its job.
 enqueue  j1                                 -> queued

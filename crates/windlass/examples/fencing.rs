@@ -27,6 +27,10 @@ struct Website {
 }
 
 impl Website {
+    fn has(&self, job_id: JobId) -> bool {
+        self.pages.lock().expect("nobody panics with it").contains_key(&job_id)
+    }
+
     fn write(&self, job_id: JobId, epoch: Epoch, text: &str) -> Result<(), String> {
         let mut pages = self.pages.lock().expect("nobody panics with it");
         match pages.get(&job_id) {
@@ -44,7 +48,9 @@ async fn publish(page: Publish, context: Context, site: Arc<Website>) -> Handler
     if context.interruptions() == 0 {
         // This execution loses its lease, as one whose machine stands still for a while, and comes back late.
         tokio::spawn(async move {
-            sleep(Duration::from_millis(300)).await;
+            while !site.has(fence.job_id) {
+                sleep(Duration::from_millis(10)).await;
+            }
             let late = site.write(fence.job_id, fence.epoch, "from the past");
             println!("the late write: {}", late.expect_err("it is refused"));
         });

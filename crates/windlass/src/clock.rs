@@ -5,19 +5,20 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, LazyLock,
         atomic::{AtomicI64, Ordering},
     },
     time::{Duration, SystemTime},
 };
 
 use windlass_kernel::Timestamp;
+pub use windlass_store::Ticks;
 
 /// Tells the time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// The clock of this machine. It may go back when somebody sets it.
-pub fn system() -> Clock {
+/// There is one, so that it is known again.
+static SYSTEM: LazyLock<Clock> = LazyLock::new(|| {
     Arc::new(|| {
         #[expect(
             clippy::disallowed_methods,
@@ -26,6 +27,17 @@ pub fn system() -> Clock {
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         Timestamp::MIN.plus(since_1970.unwrap_or_default())
     })
+});
+
+/// The clock of this machine. It may go back when somebody sets it; a store that goes by it does not.
+pub fn system() -> Clock {
+    SYSTEM.clone()
+}
+
+/// The monotonic clock that goes with a clock. Only that of this machine has one: a clock of one's own, such as a test
+/// sets, is all there is.
+pub fn ticks_of(clock: &Clock) -> Option<Ticks> {
+    Arc::ptr_eq(clock, &SYSTEM).then(windlass_store::uptime)
 }
 
 /// A clock that stands still until it is set. Clones show the same time.
@@ -71,6 +83,12 @@ mod tests {
         let now = system()();
         assert!(now > "2025-01-01T00:00:00Z".parse().unwrap());
         assert!(now < "2125-01-01T00:00:00Z".parse().unwrap());
+    }
+
+    #[test]
+    fn the_system_clock_alone_has_ticks() {
+        assert!(ticks_of(&system()).is_some());
+        assert!(ticks_of(&SetClock::new(Timestamp::MIN).clock()).is_none());
     }
 
     #[test]

@@ -31,6 +31,7 @@ mod flying;
 mod handle;
 mod pending;
 mod queue;
+mod shares;
 #[cfg(test)]
 mod tests;
 
@@ -41,7 +42,7 @@ use self::{
     flying::Flying,
     queue::{Batch, Entry, Queue, Sender},
 };
-use crate::tally::Tally;
+use crate::{condition::Condition, tally::Tally, touched::Touched};
 use windlass_store::{Error, Overlap, Store, Write};
 
 /// The bounds of a Committer.
@@ -53,8 +54,16 @@ pub struct Config {
     /// How much one transaction takes. The first write of each lane is taken whatever it counts.
     pub batch_max: u32,
     /// How much may wait in each of the two lanes: what holders of leases say, and everything else. A
-    /// write that counts for more takes the whole room.
+    /// write that counts for more takes the whole room. One tenant takes an eighth of it at the most, or one batch
+    /// if that is more: its writes wait for each other, and those of others find room.
     pub queue_max: u32,
+}
+
+impl Config {
+    /// How much of each lane one tenant may take.
+    fn share(&self) -> u32 {
+        (self.queue_max / 8).max(self.batch_max).min(self.queue_max)
+    }
 }
 
 impl Default for Config {
@@ -69,6 +78,8 @@ pub struct Committer {
     queue: Arc<Queue>,
     overlap: Overlap,
     tally: Arc<Tally>,
+    condition: Arc<Condition>,
+    touched: Arc<Touched>,
 }
 
 impl Committer {
@@ -77,12 +88,23 @@ impl Committer {
         let (batch_max, queue_max) = (config.batch_max.max(1), config.queue_max.max(1));
         let overlap = store.overlap();
         let queue = Queue::new(Config { batch_max, queue_max }, overlap.commits_max > 1);
-        Self { store, queue, overlap, tally: Arc::default() }
+        let (tally, condition, touched) = (Arc::default(), Arc::default(), Arc::default());
+        Self { store, queue, overlap, tally, condition, touched }
     }
 
     /// What was written so far, counted.
     pub(crate) fn tally(&self) -> Arc<Tally> {
         self.tally.clone()
+    }
+
+    /// Where it notes how the store takes what is written.
+    pub(crate) fn condition(&self) -> Arc<Condition> {
+        self.condition.clone()
+    }
+
+    /// Whose things were written to.
+    pub(crate) fn touched(&self) -> Arc<Touched> {
+        self.touched.clone()
     }
 
     /// A way to submit writes.
@@ -154,6 +176,9 @@ impl Committer {
         while let Some((writes, mut answers)) = parts.pop() {
             let error = match self.store.commit(writes.clone()).await {
                 Ok(replies) => {
+                    if !writes.is_empty() {
+                        self.condition.written();
+                    }
                     // If the store forgets one, its sender is dropped, and that tells it the truth: lost.
                     for ((answer, reply), write) in answers.into_iter().zip(replies).zip(&*writes) {
                         if let Ok(reply) = &reply {
@@ -161,10 +186,12 @@ impl Committer {
                         }
                         let _ = answer.send(reply.map_err(SubmitError::Refused));
                     }
+                    self.touched.tell(&writes);
                     continue;
                 }
                 Err(error) => Arc::new(error),
             };
+            self.condition.not_written(&error);
             let verdict = Verdict::on(&error);
             if verdict == Verdict::OneIsToBlame && answers.len() > 1 {
                 let (first, second) = writes.split_at(answers.len() / 2);

@@ -29,10 +29,13 @@ pub(crate) use self::store_clock::StoreClock;
 use self::{local::Local, open::Opened, wait::Ends};
 pub use self::{progress::Progress, wait::Ended};
 use crate::{
-    Committer, Error, Handle, Ids, JobRequest, SubmitError, TraceContext, Tracer, clock, committer,
+    Committer, Error, Handle, Health, Ids, JobRequest, SubmitError, TraceContext, Tracer, clock,
+    committer,
+    condition::{Condition, Watch},
     ids::{Random, system_random},
     tally::{Tallied, Tally},
     timers::{self, Timers},
+    touched::Touched,
     worker::WorkerBuilder,
 };
 
@@ -118,6 +121,8 @@ pub(crate) struct Inner {
     #[cfg(feature = "client")]
     pub(crate) remote: Option<Arc<crate::client::Remote>>,
     tally: Arc<Tally>,
+    pub(crate) condition: Arc<Condition>,
+    touched: Arc<Touched>,
     /// Who is told of spans.
     pub(crate) tracer: Option<Tracer>,
     ends: Ends,
@@ -192,7 +197,8 @@ impl Engine {
 
     fn begin(opened: Opened, config: &Config) -> Self {
         let tenant = TenantId::new(Self::TENANT_DEFAULT).expect("the default name is a name");
-        let (timers, store_clock) = (config.timers, Arc::default());
+        let store_clock = Arc::new(StoreClock::new(clock::ticks_of(&config.clock)));
+        let timers = config.timers;
         let tracer = config.tracer.clone();
         // A server has timers of its own, and says what time it is and whose things we see.
         #[cfg(feature = "client")]
@@ -215,6 +221,8 @@ impl Engine {
             #[cfg(feature = "client")]
             remote: opened.remote,
             tally: committer.tally(),
+            condition: committer.condition(),
+            touched: committer.touched(),
             tracer,
             ends: Ends::default(),
             local: Local::default(),
@@ -228,8 +236,9 @@ impl Engine {
             services.push(tokio::spawn(timers.run(until(told.clone(), Stage::Closing))));
         }
         services.push(tokio::spawn(async move {
-            // If it ends with an error, everybody who waited was told.
-            let _ = committer.run(until(told, Stage::Closed)).await;
+            // Everybody who waited was told; whoever asks how the engine is hears it too.
+            let watch = Watch::over(committer.condition());
+            watch.ended(committer.run(until(told, Stage::Closed)).await);
         }));
         inner.services.try_lock().expect("nobody else has it yet").extend(services);
         let actor = Actor::User(Principal::new("app").expect("it is a name"));
@@ -289,6 +298,38 @@ impl Engine {
         self.inner.tally.read()
     }
 
+    /// How this engine is: whether its store has stopped, whether it can be written to, and whether timers go on.
+    pub fn health(&self) -> Health {
+        self.inner.condition.health()
+    }
+
+    /// Asks the store whether it is there and can be written to. If it has stopped, [`Engine::stopped`] is told.
+    pub async fn check(&self) -> Result<(), store::Error> {
+        let health = self.inner.store.health().await;
+        if let Err(error) = &health {
+            self.inner.condition.heard(error);
+        }
+        health
+    }
+
+    /// Ready when the store has stopped for good, with the reason: after an error of the disk, say, or when its file is
+    /// gone. Nothing is acknowledged any more, and this engine never recovers: open it again, or end the process. It is
+    /// never ready if the store does not stop.
+    ///
+    /// ```
+    /// # async fn example(engine: windlass::Engine) {
+    /// tokio::spawn(async move {
+    ///     let error = engine.stopped().await;
+    ///     eprintln!("{error}");
+    ///     std::process::exit(1);
+    /// });
+    /// # }
+    /// ```
+    pub async fn stopped(&self) -> Arc<store::Error> {
+        let condition = self.inner.condition.clone();
+        condition.stopped().await
+    }
+
     /// Makes the ids of what is new.
     pub fn ids(&self) -> &Ids {
         &self.inner.ids
@@ -307,6 +348,12 @@ impl Engine {
     /// Rings whenever a retry has become due. With [`Store::ready`] it tells of everything that can be claimed.
     pub fn retry_due(&self) -> store::Listener {
         self.inner.local.retry_due.listen()
+    }
+
+    /// Rings after each commit of this engine that wrote to jobs or schedules of this tenant. The store's bell rings
+    /// before it, and for everybody.
+    pub fn touched(&self, tenant: &TenantId) -> store::Listener {
+        self.inner.touched.listen(tenant)
     }
 
     /// A worker, to be told what it can do and then started.

@@ -34,7 +34,7 @@ use crate::Ids;
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// # let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("shop.db");
-/// let options = Options { path: path.clone(), clock: clock::system(), address: None };
+/// let options = Options { path: path.clone(), clock: clock::system(), ticks: None, address: None };
 /// let store = Arc::new(Sqlite::open(options)?);
 /// let committer = Committer::new(store.clone(), Config::default());
 /// let handle = committer.handle();

@@ -22,7 +22,7 @@ pub enum Error {
     /// Too much is waiting. Nothing was written; send again later.
     #[error("too many writes are waiting")]
     Busy,
-    /// The engine was closed, or its store has stopped. Nothing was written; open it again.
+    /// The engine was closed. Nothing was written; open it again. If its store has stopped, the error is the store's.
     #[error("the engine is closed")]
     Closed,
     /// The value could not be written as JSON, or what was read is not of the type that was asked for.

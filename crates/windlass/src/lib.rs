@@ -45,6 +45,7 @@
 pub mod client;
 pub mod clock;
 pub mod committer;
+mod condition;
 pub mod engine;
 mod enqueue_in;
 mod error;
@@ -59,12 +60,14 @@ mod span;
 mod tally;
 pub mod testing;
 pub mod timers;
+mod touched;
 mod trace;
 pub mod why;
 pub mod worker;
 
 pub use clock::Clock;
 pub use committer::{Committer, Handle, SubmitError};
+pub use condition::Health;
 pub use engine::{Config, Ended, Engine, Enqueued, Progress};
 pub use enqueue_in::enqueue_in;
 #[cfg(feature = "postgres")]

@@ -204,6 +204,15 @@ impl JobRequest {
         })
     }
 
+    /// The same for a job that the server makes for itself, whose kind begins with `windlass.`: asking again gives the
+    /// same job, whatever else is asked for. Callers have no such keys, and cannot take one in advance.
+    pub fn server_key(self, key: &str) -> Self {
+        self.set(|new| {
+            new.idempotency = Idempotency::Server { key: IdempotencyKey::new(key)? };
+            Ok(())
+        })
+    }
+
     /// Where its key is unique. It means nothing without a key.
     pub fn key_scope(mut self, scope: &str) -> Self {
         match IdempotencyScope::new(scope) {

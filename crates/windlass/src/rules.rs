@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use windlass_kernel::{
     By, Kind, Queue, Refusal, Rule, RuleName, Says, Scope, TenantId,
-    rule::{Breaker, Budget, Each, PutRule, Rate, RuleOp},
+    rule::{Breaker, Budget, DropRule, Each, PutRule, Rate, RuleOp},
 };
 use windlass_store::{Reply, Write};
 
@@ -161,7 +161,8 @@ pub struct RuleRequest {
 impl RuleRequest {
     fn into_op(self, by: By) -> Result<PutRule, Refusal> {
         let RuleScope { name, scope, reason, .. } = self.scope;
-        Ok(PutRule { name: name?, scope: scope?, says: self.says, by, reason })
+        let (name, scope) = (name?, scope?);
+        Ok(PutRule { name, scope, says: self.says, within: None, by, reason })
     }
 }
 
@@ -175,8 +176,8 @@ impl Engine {
     /// Takes a rule away, and gives back what it was.
     pub async fn drop_rule(&self, name: &str, reason: Option<String>) -> Result<Rule, Error> {
         let name = RuleName::new(name)?;
-        let by = self.by();
-        self.change_rule(RuleOp::Drop(windlass_kernel::rule::DropRule { name, by, reason })).await
+        let (within, by) = (None, self.by());
+        self.change_rule(RuleOp::Drop(DropRule { name, within, by, reason })).await
     }
 
     /// Every rule, by name.

@@ -73,7 +73,7 @@ pub fn config(clock: Clock, random: Random) -> Config {
 /// A store in memory for any number of engines of one thread. Whoever asks it something waits without giving up
 /// the thread, so what happens depends on nothing but the order of calls.
 pub fn store(clock: Clock) -> Result<Arc<Sqlite>, Error> {
-    Ok(Arc::new(Sqlite::in_memory(MemoryOptions { clock, inline: true })?))
+    Ok(Arc::new(Sqlite::in_memory(MemoryOptions { clock, ticks: None, inline: true })?))
 }
 
 /// The clock of the runtime, which begins at a fixed time. It moves as tokio's clock does: on its own, or, if that is

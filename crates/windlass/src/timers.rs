@@ -50,6 +50,9 @@ impl Default for Config {
 /// Two looks are at least so far apart: on a quiet store each claim is told, for its lease is the first to end.
 const AT_LEAST: Duration = Duration::from_millis(2);
 
+/// So many looks that fail in a row are told, whatever the reason.
+const FAILURES_TOLD: u32 = 3;
+
 /// Looks after timers and recovery. It does nothing until [`run`](Timers::run) is polled.
 pub(crate) struct Timers {
     engine: Weak<Inner>,
@@ -78,6 +81,8 @@ impl Timers {
         let mut prune_at = Instant::now() + self.config.prune_every;
         let mut recover_at = Instant::now();
         let mut was_told = false;
+        // How many looks have failed, one after the other.
+        let mut failures = 0u32;
         loop {
             // What is set from here on is heard of again.
             sooner.mark_heard();
@@ -103,12 +108,23 @@ impl Timers {
             if std::mem::take(&mut was_told) {
                 engine.local.retry_due.ring();
             }
+            let looked = looked.map_err(Arc::new);
+            failures = if looked.is_ok() { 0 } else { failures.saturating_add(1) };
+            match &looked {
+                Ok(_) => engine.condition.looked(),
+                // What passes is not worth telling before it has lasted a little.
+                Err(error) if error.info().retryable && failures < FAILURES_TOLD => {}
+                Err(error) if matches!(**error, Error::Stopped(_)) => {
+                    engine.condition.stop(error.clone());
+                }
+                Err(error) => engine.condition.not_looked(error.clone()),
+            }
             drop(engine);
             let Looked { more, next, next_retry } = match looked {
                 Ok(looked) => looked,
-                // Everybody has been told.
-                Err(error) if !error.info().retryable => return,
-                // The store is away: it is looked for like anything else.
+                // It never comes back; whoever asks how the engine is hears it.
+                Err(error) if matches!(*error, Error::Stopped(_)) => return,
+                // The store is away, or something of it: it is looked for like anything else.
                 Err(_) => Looked::default(),
             };
             if more {

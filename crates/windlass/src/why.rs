@@ -10,6 +10,7 @@ use windlass_kernel::{
     Actor, Job, JobId, Kind, Queue, Rule, State, Timestamp, WorkerId,
     admit::Blocked,
     job::{Wait, WaitOn},
+    plain::shown,
     time::duration_ms_option,
 };
 use windlass_store::read::{Holder, Listens, Standing};
@@ -287,7 +288,7 @@ impl fmt::Display for Reason {
             Reason::Rule { blocked, by, because_of, holders } => {
                 write!(f, "rule {} of {by} keeps it: {}", blocked.rule, blocked.because)?;
                 blocked.until.map_or(Ok(()), |until| write!(f, ", until {until}"))?;
-                because_of.as_ref().map_or(Ok(()), |words| write!(f, " ({words})"))?;
+                because_of.as_ref().map_or(Ok(()), |words| write!(f, " ({})", shown(words)))?;
                 let holders: Vec<String> = holders.iter().map(|it| it.job_id.to_string()).collect();
                 if holders.is_empty() { Ok(()) } else { write!(f, ": {}", holders.join(", ")) }
             }

@@ -55,7 +55,8 @@ fn commits(path: &std::path::Path) -> usize {
 async fn many_callers_share_transactions_and_each_job_is_there() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("windlass.db");
-    let options = Options { path: path.clone(), clock: clock::system(), address: None };
+    let options =
+        Options { path: path.clone(), clock: clock::system(), ticks: None, address: None };
     let store = Arc::new(Sqlite::open(options).unwrap());
     let committer = Committer::new(store.clone(), Config::default());
     let handle = committer.handle();

@@ -144,8 +144,8 @@ pub struct IngestStatusChanged {
     pub actor: Actor,
 }
 
-/// The event as this contract tells it; none, if it sees no change.
-pub fn tell(event: &Event, spec: &Spec) -> Option<Told<IngestStatusChanged>> {
+/// The event as this contract tells it; none, if it sees no change. `number` is its number in the store.
+pub fn tell(event: &Event, spec: &Spec, number: u64) -> Option<Told<IngestStatusChanged>> {
     let step = CONTRACT.step(event)?;
     let payload = IngestStatusChanged {
         task_id: spec.task_id.clone(),
@@ -155,7 +155,7 @@ pub fn tell(event: &Event, spec: &Spec) -> Option<Told<IngestStatusChanged>> {
         error_code: error_code(event),
         actor: event.actor.clone(),
     };
-    Some(Told::new("task.status.changed", event, spec, payload))
+    Some(Told::new("task.status.changed", event, spec, number, payload))
 }
 
 #[cfg(test)]
@@ -182,7 +182,7 @@ mod tests {
         let mut life = Life::begin(usual(), BORN);
         let remaining = Payload::parse("{}", 2).unwrap();
         life.start().fail().start().settle(Outcome::Partial { result: None, remaining });
-        let told = life.events.iter().filter_map(|event| tell(event, &life.job.spec));
+        let told = life.events.iter().filter_map(|event| tell(event, &life.job.spec, 9));
         let steps: Vec<_> =
             told.map(|told| (told.payload.previous_status, told.payload.status)).collect();
         let expected = [

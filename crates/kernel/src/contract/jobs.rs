@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::{Addition, Contract, Told, error_code};
 use crate::{
     Actor, DlqId, Event, Fact, IdempotencyKey, Job, JobId, Kind, Spec, State, TenantId, Timestamp,
-    TraceId,
+    TraceId, job::Origin,
 };
 
 /// The contract.
@@ -86,6 +86,8 @@ pub struct JobDocument<'a> {
     pub payload_json: Option<&'a RawValue>,
     /// Its own dead letter.
     pub dlq_id: Option<DlqId>,
+    /// The dead letter that it was made from.
+    pub requeued_from_dlq_id: Option<DlqId>,
     /// When it was created.
     pub created_at: Timestamp,
     /// When it last changed.
@@ -106,6 +108,10 @@ impl<'a> JobDocument<'a> {
             error_code: job.error.as_ref().map(|failure| failure.code.clone()),
             payload_json: payload,
             dlq_id: job.dlq_id,
+            requeued_from_dlq_id: match job.spec.origin {
+                Origin::Requeued(letter) => Some(letter),
+                Origin::Enqueued | Origin::Rerun(_) => None,
+            },
             created_at: job.spec.created_at,
             updated_at: job.updated_at,
         }
@@ -133,8 +139,8 @@ pub struct JobStatusChanged {
     pub actor: Actor,
 }
 
-/// The event as this contract tells it; none, if it sees no change.
-pub fn tell(event: &Event, spec: &Spec) -> Option<Told<JobStatusChanged>> {
+/// The event as this contract tells it; none, if it sees no change. `number` is its number in the store.
+pub fn tell(event: &Event, spec: &Spec, number: u64) -> Option<Told<JobStatusChanged>> {
     let step = CONTRACT.step(event)?;
     let dlq_id = match &event.fact {
         Fact::Buried { dlq_id, .. } if event.to != State::DlqPending => Some(*dlq_id),
@@ -150,7 +156,7 @@ pub fn tell(event: &Event, spec: &Spec) -> Option<Told<JobStatusChanged>> {
         dlq_id,
         actor: event.actor.clone(),
     };
-    Some(Told::new("job.status.changed", event, spec, payload))
+    Some(Told::new("job.status.changed", event, spec, number, payload))
 }
 
 /// What a job went through.
@@ -268,7 +274,7 @@ mod tests {
     fn a_letter_is_named_once_it_is_written() {
         let mut life = Life::begin(usual(), BORN);
         life.start().fail().start().fail().start().fail().start().fail();
-        let told: Vec<_> = life.events.iter().filter_map(|e| tell(e, &life.job.spec)).collect();
+        let told: Vec<_> = life.events.iter().filter_map(|e| tell(e, &life.job.spec, 9)).collect();
         let named = told.iter().filter(|told| told.payload.dlq_id.is_some());
         let statuses: Vec<_> = named.map(|told| told.payload.status).collect();
         assert_eq!(statuses, ["dlq_recorded", "failed"]);
@@ -286,11 +292,11 @@ mod tests {
                 + r#""job_type":"mail","status":"retrying","retry_count":1,"#
                 + r#""idempotency_key":"job_00000000000000000000000001","#
                 + r#""trace_id":"trace-run-job_00000000000000000000000001-"#
-                + r#"00000000-0000-0000-0000-000000000007","error_code":"SMTP_DOWN","#
-                + r#""payload_json":{"n": 1.10},"dlq_id":null,"#
+                + r#"00000000-0000-4000-8000-000000000007","error_code":"SMTP_DOWN","#
+                + r#""payload_json":{"n": 1.10},"dlq_id":null,"requeued_from_dlq_id":null,"#
                 + r#""created_at":"2026-02-21T08:00:00Z","updated_at":"2026-02-21T08:00:00Z"}"#
         );
-        let event = tell(life.events.last().unwrap(), &life.job.spec).unwrap();
+        let event = tell(life.events.last().unwrap(), &life.job.spec, 9).unwrap();
         assert_eq!(
             serde_json::to_string(&event.payload).unwrap(),
             r#"{"job_id":"job_00000000000000000000000001","tenant_id":"acme","#.to_owned()

@@ -19,7 +19,7 @@ mod walk;
 
 use serde::Serialize;
 
-use crate::{Event, Fact, Failure, Job, Refusal, Spec, State, TraceId};
+use crate::{Event, Fact, Failure, Job, Refusal, Spec, State, Timestamp, TraceId};
 
 /// One vocabulary for jobs.
 #[derive(Debug)]
@@ -124,6 +124,10 @@ pub struct Told<P> {
     /// Its name.
     #[serde(rename = "type")]
     pub name: &'static str,
+    /// Its number in the store: it says which of two events came first.
+    pub number: u64,
+    /// When it happened.
+    pub at: Timestamp,
     /// The trace of the request behind it, or else of its job.
     pub trace_id: TraceId,
     /// What it is about.
@@ -131,9 +135,9 @@ pub struct Told<P> {
 }
 
 impl<P> Told<P> {
-    fn new(name: &'static str, event: &Event, spec: &Spec, payload: P) -> Self {
+    fn new(name: &'static str, event: &Event, spec: &Spec, number: u64, payload: P) -> Self {
         let trace_id = event.trace_id.as_ref().unwrap_or(&spec.trace_id).clone();
-        Self { name, trace_id, payload }
+        Self { name, number, at: event.at, trace_id, payload }
     }
 }
 

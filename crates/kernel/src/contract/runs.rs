@@ -142,8 +142,8 @@ pub struct RunStatusChanged {
     pub actor: Actor,
 }
 
-/// The event as this contract tells it; none, if it sees no change.
-pub fn tell(event: &Event, spec: &Spec) -> Option<Told<RunStatusChanged>> {
+/// The event as this contract tells it; none, if it sees no change. `number` is its number in the store.
+pub fn tell(event: &Event, spec: &Spec, number: u64) -> Option<Told<RunStatusChanged>> {
     let step = CONTRACT.step(event)?;
     let next_retry_at = match &event.fact {
         Fact::Retry { next_retry_at, .. } => Some(*next_retry_at),
@@ -160,7 +160,7 @@ pub fn tell(event: &Event, spec: &Spec) -> Option<Told<RunStatusChanged>> {
         error_code: error_code(event),
         actor: event.actor.clone(),
     };
-    Some(Told::new("run.status.changed", event, spec, payload))
+    Some(Told::new("run.status.changed", event, spec, number, payload))
 }
 
 #[cfg(test)]
@@ -198,7 +198,7 @@ mod tests {
 
     fn told(life: &Life) -> Vec<RunStatusChanged> {
         let events = life.events.iter();
-        events.filter_map(|event| tell(event, &life.job.spec)).map(|told| told.payload).collect()
+        events.filter_map(|event| tell(event, &life.job.spec, 9)).map(|told| told.payload).collect()
     }
 
     #[test]
@@ -222,6 +222,17 @@ mod tests {
     }
 
     #[test]
+    fn a_blank_key_is_refused() {
+        for text in [" ", "\u{a0}\u{2003}"] {
+            let key = IdempotencyKey::new(text).unwrap();
+            let (task, kind) = (TaskId::new("report").unwrap(), Kind::new("mail").unwrap());
+            let new = create_for_task(task, key, kind, Payload::parse("{}", 2).unwrap());
+            let refusal = new.check("2026-02-07T08:00:00Z".parse().unwrap()).unwrap_err();
+            assert_eq!(refusal, Refusal::invalid("idempotency_key", "must not be blank"));
+        }
+    }
+
+    #[test]
     fn a_run_and_its_events_have_exactly_the_fields_of_the_document() {
         let mut life = Life::begin(run(), "2026-02-07T08:00:00Z");
         life.start().fail();
@@ -232,15 +243,15 @@ mod tests {
                 + r#""run_status":"retry_scheduled","attempt":1,"idempotency_key":"monday","#
                 + r#""next_retry_at":"2026-02-07T08:00:01Z","error_code":"SMTP_DOWN","#
                 + r#""trace_id":"trace-run-job_00000000000000000000000001-"#
-                + r#"00000000-0000-0000-0000-000000000007","#
+                + r#"00000000-0000-4000-8000-000000000007","#
                 + r#""created_at":"2026-02-07T08:00:00Z","updated_at":"2026-02-07T08:00:00Z"}"#
         );
-        let event = tell(life.events.last().unwrap(), &life.job.spec).unwrap();
+        let event = tell(life.events.last().unwrap(), &life.job.spec, 9).unwrap();
         assert_eq!(
             serde_json::to_string(&event).unwrap(),
-            r#"{"type":"run.status.changed","#.to_owned()
+            r#"{"type":"run.status.changed","number":9,"at":"2026-02-07T08:00:00Z","#.to_owned()
                 + r#""trace_id":"trace-run-job_00000000000000000000000001-"#
-                + r#"00000000-0000-0000-0000-000000000007","#
+                + r#"00000000-0000-4000-8000-000000000007","#
                 + r#""payload":{"run_id":"job_00000000000000000000000001","task_id":"report","#
                 + r#""previous_status":"running","status":"retry_scheduled","attempt":1,"#
                 + r#""idempotency_key":"monday","next_retry_at":"2026-02-07T08:00:01Z","#

@@ -21,8 +21,8 @@ pub struct Checkpoint {
 }
 
 pub(super) fn decide(job: &Job, op: &Checkpoint, now: Timestamp) -> Result<Transition, Refusal> {
-    fence(job, op.epoch)?;
-    let mut draft = Draft::of(job, OpKind::Checkpoint, &op.by, now);
+    let by = fence(job, op.epoch, &op.by, OpKind::Checkpoint)?;
+    let mut draft = Draft::of(job, OpKind::Checkpoint, &by, now);
     draft.record(Cause::Checkpoint, Fact::Checkpoint { state: op.state })?;
     Ok(draft.finish(None))
 }

@@ -14,6 +14,8 @@ use crate::{
     job::{Origin, Priority, ScheduleType},
     machine,
     ops::Current,
+    own_names::{check_not_own, is_own},
+    plain::check_plain,
     retry::MAX_RETRIES_DEFAULT,
     time::is_whole_ms,
     transition::task_of,
@@ -102,6 +104,12 @@ pub enum Idempotency {
         /// The schedule and the slot.
         key: IdempotencyKey,
     },
+    /// By a key of the server, for a job that is its own: kind and queue begin with `windlass.`. A known key gives its
+    /// job, whatever else was asked for. No caller can say so.
+    Server {
+        /// The key.
+        key: IdempotencyKey,
+    },
 }
 
 /// The task that a new job runs.
@@ -172,12 +180,49 @@ impl NewJob {
         if self.deadline_at.is_some_and(|at| at <= self.scheduled_at.unwrap_or(now).max(now)) {
             return Err(Refusal::invalid("deadline_at", "must lie after the time the job is due"));
         }
-        match &self.idempotency {
-            Idempotency::Key { scope, .. } if scope.is_reserved() => {
-                Err(Refusal::invalid("idempotency_scope", "must not begin with _"))
-            }
-            _ => Ok(()),
+        self.check_names()
+    }
+
+    /// Names show what they are, and those of the server's own are for the jobs that it makes itself.
+    fn check_names(&self) -> Result<(), Refusal> {
+        check_plain("kind", self.kind.as_str())?;
+        check_plain("queue", self.queue.as_str())?;
+        check_plain("task_id", self.task.as_ref().map_or("", |task| task.task_id.as_str()))?;
+        check_plain("limit_key", self.limit_key.as_ref().map_or("", LimitKey::as_str))?;
+        check_plain("unique_key", self.unique_key.as_ref().map_or("", UniqueKey::as_str))?;
+        check_plain("trace_id", self.trace_id.as_ref().map_or("", TraceId::as_str))?;
+        for tag in &self.tags {
+            check_plain("tags", tag.as_str())?;
         }
+        if let Idempotency::Key { scope, key } = &self.idempotency {
+            check_plain("idempotency_scope", scope.as_str())?;
+            check_plain("idempotency_key", key.as_str())?;
+        }
+        if let Idempotency::Run { key } = &self.idempotency {
+            check_plain("idempotency_key", key.as_str())?;
+        }
+        match &self.idempotency {
+            Idempotency::Server { .. } if is_own(self.kind.as_str()) => return Ok(()),
+            Idempotency::Server { .. } => {
+                return Err(Refusal::invalid("kind", "must begin with windlass. here"));
+            }
+            Idempotency::Key { scope, .. } if scope.is_reserved() => {
+                return Err(Refusal::invalid(
+                    "idempotency_scope",
+                    "must not begin with _ or windlass.",
+                ));
+            }
+            // A key that was never filled in would make one job of all requests. Jobs that have one keep it.
+            Idempotency::Key { key, .. } | Idempotency::Run { key }
+                if key.as_str().trim().is_empty() =>
+            {
+                return Err(Refusal::invalid("idempotency_key", "must not be blank"));
+            }
+            Idempotency::OwnId | Idempotency::Key { .. } => {}
+            Idempotency::Run { .. } | Idempotency::Slot { .. } => {}
+        }
+        check_not_own("kind", self.kind.as_str())?;
+        check_not_own("queue", self.queue.as_str())
     }
 }
 
@@ -207,6 +252,7 @@ impl Enqueue {
             Idempotency::Key { scope, .. } => scope.clone(),
             Idempotency::Run { .. } => IdempotencyScope::runs(),
             Idempotency::Slot { .. } => IdempotencyScope::slots(),
+            Idempotency::Server { .. } => IdempotencyScope::server(),
         }
     }
 
@@ -214,16 +260,15 @@ impl Enqueue {
     pub fn key(&self) -> IdempotencyKey {
         match &self.new.idempotency {
             Idempotency::OwnId => IdempotencyKey::of_job(self.job_id),
-            Idempotency::Key { key, .. } | Idempotency::Run { key } | Idempotency::Slot { key } => {
-                key.clone()
-            }
+            Idempotency::Key { key, .. } | Idempotency::Run { key } => key.clone(),
+            Idempotency::Slot { key } | Idempotency::Server { key } => key.clone(),
         }
     }
 
     /// The trace of the job: its own, or that of the request, or a new one.
     pub fn trace_id(&self) -> TraceId {
         let given = self.new.trace_id.as_ref().or(self.by.trace_id.as_ref());
-        given.cloned().unwrap_or_else(|| TraceId::for_run(self.job_id, self.random))
+        given.cloned().unwrap_or_else(|| TraceId::made_for(self.job_id, self.random))
     }
 
     /// What it asks for, with everything that was left out filled in.
@@ -315,7 +360,9 @@ fn check_parent(current: &Current<'_>, op: &Enqueue) -> Result<(), Refusal> {
 /// The key is known: a hit, or a conflict that names the fields that differ.
 fn known_key(known: &Job, op: &Enqueue) -> Result<Transition, Refusal> {
     let fields = match op.new.idempotency {
-        Idempotency::Run { .. } | Idempotency::Slot { .. } => Vec::new(),
+        Idempotency::Run { .. } | Idempotency::Slot { .. } | Idempotency::Server { .. } => {
+            Vec::new()
+        }
         Idempotency::OwnId | Idempotency::Key { .. } => {
             Fingerprint::of_request(&op.new).differs_from(&Fingerprint::of_job(&known.spec))
         }

@@ -4,7 +4,8 @@
 //! has the op and its `decide`: refusals first, then what happens.
 //!
 //! Always true: an unknown job is `NOT_FOUND`; a writer without a live lease of its epoch is `STALE_ATTEMPT`
-//! before the job's state is looked at, unless it repeats a settle that is on record. The same enqueue,
+//! before the job's state is looked at, unless it repeats a settle that is on record. One exception: the epoch whose
+//! settle ended the job is `INVALID_TRANSITION` if it writes anything else, for it lost nothing. The same enqueue,
 //! claim, start, settle, requeue and re-run again get the recorded answer. Any other op again is judged
 //! by the rules: what it asked for has happened, and the refusal changes nothing.
 
@@ -50,8 +51,8 @@ pub use self::{
     wake::{Wake, WakeBy},
 };
 use crate::{
-    DeadLetter, DlqId, Epoch, Job, JobId, Refusal, RuleName, Task, Timestamp, Transition,
-    job::WaitOn, machine::words,
+    Actor, By, DeadLetter, DlqId, Epoch, Job, JobId, Lease, Refusal, RuleName, Task, Timestamp,
+    Transition, holder::may_write, job::WaitOn, machine::words,
 };
 
 /// What there is, as far as the op needs to know it. The caller loads and locks it.
@@ -73,7 +74,7 @@ pub struct Current<'a> {
     pub child: Option<&'a Job>,
     /// What is known of the task that the new job runs.
     pub task: Option<&'a Task>,
-    /// The dead letter that the op names.
+    /// The dead letter that the op names; for `rerun` that of its job, if it has one.
     pub letter: Option<&'a DeadLetter>,
     /// The incarnation of the store.
     pub incarnation: u32,
@@ -183,9 +184,10 @@ impl Op {
         }
     }
 
-    /// The dead letter it names.
+    /// The dead letter it names; that of the job, if the job is to run again.
     pub fn dlq_id(&self) -> Option<DlqId> {
         match self {
+            Op::Rerun(op) => Some(DlqId::of_job(op.job_id)),
             Op::Requeue(op) => Some(op.dlq_id),
             Op::Discard(op) => Some(op.dlq_id),
             Op::ApproveDiscard(op) => Some(op.dlq_id),
@@ -240,9 +242,29 @@ pub fn decide(current: &Current<'_>, op: &Op, now: Timestamp) -> Result<Transiti
     }
 }
 
-/// Only the epoch that holds the lease may write.
-fn fence(job: &Job, epoch: Epoch) -> Result<(), Refusal> {
-    if job.has_live_lease(epoch) { Ok(()) } else { Err(Refusal::StaleAttempt) }
+/// Only the epoch that holds the lease may write, and only the one to whom the lease belongs. It gives back who writes: a
+/// worker has the name that its lease has. The epoch that settled the job for good did not lose its lease: it asks for a
+/// move that an end does not have.
+fn fence(job: &Job, epoch: Epoch, by: &By, op: OpKind) -> Result<By, Refusal> {
+    match live_lease(job, epoch, by) {
+        Some(lease) => {
+            let actor = match by.actor {
+                Actor::Worker(_) => Actor::Worker(lease.worker.clone()),
+                _ => by.actor.clone(),
+            };
+            Ok(By { actor, trace_id: by.trace_id.clone() })
+        }
+        None if job.was_settled_for_good_by(epoch) => {
+            Err(Refusal::InvalidTransition { from: job.state, op })
+        }
+        None => Err(Refusal::StaleAttempt),
+    }
+}
+
+/// The lease of this epoch, if it is live and belongs to whoever writes.
+fn live_lease<'a>(job: &'a Job, epoch: Epoch, by: &By) -> Option<&'a Lease> {
+    let lease = job.lease.as_ref().filter(|_| job.has_live_lease(epoch));
+    lease.filter(|lease| may_write(&lease.worker, &by.actor))
 }
 
 /// The longest reason that a caller may give.

@@ -21,8 +21,8 @@ pub struct Release {
 }
 
 pub(super) fn decide(job: &Job, op: &Release, now: Timestamp) -> Result<Transition, Refusal> {
-    fence(job, op.epoch)?;
-    let mut draft = Draft::of(job, OpKind::Release, &op.by, now);
+    let by = fence(job, op.epoch, &op.by, OpKind::Release)?;
+    let mut draft = Draft::of(job, OpKind::Release, &by, now);
     if job.cancel.is_some() {
         cancel::record(&mut draft, None)?;
     } else if job.state == State::Dispatched {

@@ -2,12 +2,15 @@
 //!
 //! The answer brings what the worker has to know: a cancel request, or that the lease is lost. A renewal can carry
 //! how far the handler has come, which replaces what was said before and is no history either.
+//!
+//! A renewal without a live lease is always `STALE_ATTEMPT`, also from the epoch that settled the job: renewals run
+//! beside the handler, so one that crosses the settle on its way is no mistake of the worker.
 
 use std::time::Duration;
 
 use crate::{
-    Answer, Epoch, Job, JobId, Payload, Progress, Refusal, Timestamp, Transition,
-    ops::{claim::check_lease, fence},
+    Answer, By, Epoch, Job, JobId, Payload, Progress, Refusal, Timestamp, Transition,
+    ops::{claim::check_lease, live_lease},
 };
 
 /// A worker keeps its lease.
@@ -17,6 +20,8 @@ pub struct Renew {
     pub job_id: JobId,
     /// The epoch of the lease.
     pub epoch: Epoch,
+    /// Who: the worker session.
+    pub by: By,
     /// How long the lease lasts from now.
     pub lease: Duration,
     /// Is it a sign of life of the handler, too?
@@ -31,7 +36,9 @@ impl Renew {
 }
 
 pub(super) fn decide(job: &Job, op: &Renew, now: Timestamp) -> Result<Transition, Refusal> {
-    fence(job, op.epoch)?;
+    if live_lease(job, op.epoch, &op.by).is_none() {
+        return Err(Refusal::StaleAttempt);
+    }
     check_lease(op.lease)?;
     if let Some(value) = &op.progress
         && value.as_str().len() > Renew::PROGRESS_BYTES_MAX

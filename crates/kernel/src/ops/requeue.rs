@@ -7,6 +7,7 @@ use crate::{
     By, DeadLetter, DlqId, Job, JobId, LetterState, Note, Payload, Refusal, Timestamp, Transition,
     job::Origin,
     ops::{Current, rerun},
+    own_names::is_own,
 };
 
 /// A new job takes over from a dead letter.
@@ -36,6 +37,9 @@ pub(super) fn decide(
     }
     if letter.state.is_closed() {
         return Err(Refusal::DlqRequeueConflict { state: letter.state });
+    }
+    if op.payload.is_some() && is_own(failed.spec.kind.as_str()) {
+        return Err(Refusal::invalid("payload", "cannot be changed: the job is the server's own"));
     }
     let again = rerun::Again {
         new_job_id: op.new_job_id,

@@ -2,14 +2,17 @@
 //!
 //! An end stays an end: the old job does not change. The new one has the next attempt of the same task,
 //! and is refused while a job of that task is not at an end.
+//!
+//! A job that failed left a dead letter, and its re-run is a requeue of that letter: the letter closes in the same
+//! transaction. So the work of a letter is done again once, whichever of the two is asked for, and however often.
 
 use std::sync::Arc;
 
 use crate::{
-    By, IdempotencyKey, IdempotencyScope, Job, JobId, NewPayload, OpKind, Payload, Refusal, Spec,
-    State, Timestamp, Transition,
+    By, DlqId, IdempotencyKey, IdempotencyScope, Job, JobId, NewPayload, OpKind, Payload, Refusal,
+    Spec, State, Timestamp, Transition,
     job::{Origin, ScheduleType},
-    ops::{Current, enqueue},
+    ops::{Current, Requeue, enqueue, requeue},
 };
 
 /// A task runs again.
@@ -36,12 +39,38 @@ pub(super) fn decide(
     if !matches!(ended.state, State::Failed | State::Cancelled) {
         return Err(Refusal::InvalidTransition { from: ended.state, op: OpKind::Rerun });
     }
-    let origin = Origin::Rerun(ended.id);
-    if let Some(new) = current.new.filter(|new| new.spec.origin == origin) {
+    if let Some(new) = current.new.filter(|new| is_rerun(new, ended)) {
         return Ok(Transition::recorded(new));
     }
+    if let Some(letter) = current.letter {
+        check_active(ended, current)?;
+        let (new_job_id, by) = (op.new_job_id, op.by.clone());
+        let op = Requeue { dlq_id: letter.id, new_job_id, payload: None, by };
+        return requeue::decide(letter, ended, current, &op, now);
+    }
+    let origin = Origin::Rerun(ended.id);
     let again = Again { new_job_id: op.new_job_id, origin, payload: None, by: &op.by };
     create(ended, current, &again, now)
+}
+
+/// Is it what a re-run of that job makes?
+fn is_rerun(new: &Job, ended: &Job) -> bool {
+    match new.spec.origin {
+        Origin::Rerun(earlier) => earlier == ended.id,
+        Origin::Requeued(letter) => {
+            letter == DlqId::of_job(ended.id)
+                && new.spec.payload_digest == ended.spec.payload_digest
+        }
+        Origin::Enqueued => false,
+    }
+}
+
+/// One job of a task at a time is not at its end.
+fn check_active(ended: &Job, current: &Current<'_>) -> Result<(), Refusal> {
+    match current.task.and_then(|task| task.active) {
+        Some(job_id) => Err(Refusal::TaskActive { task_id: ended.spec.task_id.clone(), job_id }),
+        None => Ok(()),
+    }
 }
 
 /// How a job is made again.
@@ -62,9 +91,7 @@ pub(super) fn create(
     if current.new.is_some() {
         return Err(Refusal::JobExists { job_id: again.new_job_id });
     }
-    if let Some(job_id) = current.task.and_then(|task| task.active) {
-        return Err(Refusal::TaskActive { task_id: ended.spec.task_id.clone(), job_id });
-    }
+    check_active(ended, current)?;
     enqueue::check_drained(current)?;
     let known_next = current.task.map_or(1, |task| task.next_attempt);
     let attempt = known_next.max(ended.attempt + 1);

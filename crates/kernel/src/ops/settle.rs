@@ -1,7 +1,8 @@
 //! Settle: a worker reports how its execution ended.
 //!
 //! Only the epoch that holds the lease may settle. An older epoch belongs to a worker that lost its
-//! lease: it is refused, and nothing changes. The same settle again gets the answer it got before.
+//! lease: it is refused, and nothing changes. The same settle again gets the answer it got before; another one of the
+//! epoch that ended the job is an illegal move.
 
 use std::sync::LazyLock;
 
@@ -83,11 +84,11 @@ pub(super) fn decide(job: &Job, op: &Settle, now: Timestamp) -> Result<Transitio
     if let Some(settled) = job.recorded_settle(op.epoch, settle) {
         return Ok(Transition { answer: answer_again(job, settled), ..Transition::unchanged(job) });
     }
-    fence(job, op.epoch)?;
+    let by = fence(job, op.epoch, &op.by, OpKind::Settle)?;
     if job.state != State::Running {
         return Err(Refusal::InvalidTransition { from: job.state, op: OpKind::Settle });
     }
-    let mut draft = Draft::of(job, OpKind::Settle, &op.by, now);
+    let mut draft = Draft::of(job, OpKind::Settle, &by, now);
     match &op.outcome {
         Outcome::Succeeded { result } => {
             let digest = result.as_ref().map(Payload::digest);

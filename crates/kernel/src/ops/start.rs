@@ -17,11 +17,11 @@ pub struct Start {
 }
 
 pub(super) fn decide(job: &Job, op: &Start, now: Timestamp) -> Result<Transition, Refusal> {
-    fence(job, op.epoch)?;
+    let by = fence(job, op.epoch, &op.by, OpKind::Start)?;
     if job.state == State::Running {
         return Ok(Transition::recorded(job));
     }
-    let mut draft = Draft::of(job, OpKind::Start, &op.by, now);
+    let mut draft = Draft::of(job, OpKind::Start, &by, now);
     draft.record(Cause::Started, Fact::Plain)?;
     let mut transition = draft.finish(None);
     // Silence is counted from the start: before it there was nothing to hear.

@@ -30,7 +30,7 @@ pub(super) fn decide(
     op: &WaitFor,
     now: Timestamp,
 ) -> Result<Transition, Refusal> {
-    fence(job, op.epoch)?;
+    let by = fence(job, op.epoch, &op.by, OpKind::Wait)?;
     if job.state != State::Running {
         return Err(Refusal::InvalidTransition { from: job.state, op: OpKind::Wait });
     }
@@ -40,7 +40,7 @@ pub(super) fn decide(
     if job.cancel.is_some() {
         return Err(Refusal::CancelRequested);
     }
-    let mut draft = Draft::of(job, OpKind::Wait, &op.by, now);
+    let mut draft = Draft::of(job, OpKind::Wait, &by, now);
     draft.record(Cause::JobWaiting, Fact::Parked { wait: op.wait.clone() })?;
     if let WaitOn::Child(_) = op.wait.on {
         let child = child.ok_or(Refusal::NotFound { what: "child" })?;

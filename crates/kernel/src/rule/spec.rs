@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Breaker, Budget, Each, Rate, Rule, Scope};
-use crate::{By, Refusal, Timestamp, ops::check_reason};
+use crate::{By, Refusal, TenantId, Timestamp, ops::check_reason};
 
 pub use crate::ids::RuleName;
 
@@ -73,6 +73,8 @@ pub struct PutRule {
     pub scope: Scope,
     /// What it says.
     pub says: Says,
+    /// The tenant that sets it for itself; none for the caretaker.
+    pub within: Option<TenantId>,
     /// Who says so.
     pub by: By,
     /// In their words.
@@ -80,8 +82,11 @@ pub struct PutRule {
 }
 
 impl PutRule {
-    /// The most rules. Each claim looks at all that cover its queues.
+    /// The most rules of one tenant, and of the caretaker; and as many that only stop a queue. Each claim looks at all
+    /// that cover its queues.
     pub const RULES_MAX: usize = 1_000;
+    /// The most rules of all tenants together, but for those that only stop a queue.
+    pub const RULES_OF_TENANTS_MAX: usize = 5_000;
     /// The greatest weight.
     pub const WEIGHT_MAX: u32 = 1_000;
 
@@ -89,8 +94,9 @@ impl PutRule {
     pub fn decide(&self, rules: &[Rule], now: Timestamp) -> Result<Rule, Refusal> {
         self.check()?;
         let known = rules.iter().find(|rule| rule.name == self.name);
-        if known.is_none() && rules.len() >= Self::RULES_MAX {
-            return Err(Refusal::invalid("rule", "there are 1000 rules: drop one first"));
+        self.check_name(known)?;
+        if known.is_none() {
+            self.check_room(rules)?;
         }
         if let Some(known) = known
             && (&known.scope, &known.says, &known.reason) == (&self.scope, &self.says, &self.reason)
@@ -134,6 +140,9 @@ impl PutRule {
             Says::TurnsByKey if self.scope.queue.is_none() => {
                 Err(Refusal::invalid("queue", "must be named: keys take turns within a queue"))
             }
+            Says::Concurrency { max: 0, .. } => {
+                Err(Refusal::invalid("max", "must be at least 1; to start nothing, pause it"))
+            }
             Says::Pause | Says::Drain | Says::Concurrency { .. } => Ok(()),
             Says::Weight { .. } | Says::TurnsByKey => Ok(()),
         }
@@ -145,6 +154,8 @@ impl PutRule {
 pub struct DropRule {
     /// Its name.
     pub name: RuleName,
+    /// The tenant that drops a rule of its own: another's is not found. Any rule, for the caretaker.
+    pub within: Option<TenantId>,
     /// Who does so.
     pub by: By,
     /// In their words.
@@ -155,7 +166,8 @@ impl DropRule {
     /// The rule that goes.
     pub fn decide<'a>(&self, rules: &'a [Rule]) -> Result<&'a Rule, Refusal> {
         check_reason(self.reason.as_deref())?;
-        let known = rules.iter().find(|rule| rule.name == self.name);
+        let is_mine = |rule: &&Rule| self.within.is_none() || rule.owner() == self.within.as_ref();
+        let known = rules.iter().find(|rule| rule.name == self.name).filter(is_mine);
         known.ok_or(Refusal::NotFound { what: "rule" })
     }
 }

@@ -13,6 +13,8 @@ use crate::{
     About, Actor, Answer, By, IdempotencyKey, JobId, Note, Refusal, Timestamp,
     job::ScheduleType,
     ops::{Enqueue, Idempotency, NewJob},
+    own_names::check_not_own,
+    plain::check_plain,
 };
 
 /// What is known of the last job that a schedule made.
@@ -86,7 +88,11 @@ pub fn decide(
     let known = || current.ok_or(Refusal::NotFound { what: "schedule" });
     match &op.action {
         Action::Put(spec) => match current {
-            None => create(op, spec, now),
+            None => {
+                check_not_own("name", op.name.as_str())?;
+                check_plain("name", op.name.as_str())?;
+                create(op, spec, now)
+            }
             Some(schedule) => replace(schedule, op, spec, now),
         },
         Action::Pause { reason } => pause(known()?, op, reason.as_deref(), now),

@@ -57,7 +57,9 @@ pub(super) fn look(
     let due_at = |slot: Timestamp| due_at(schedule, slot);
     let all = std::iter::successors(schedule.next_at, |slot| slots.after(*slot));
     let due: Vec<Timestamp> = all.take_while(|slot| due_at(*slot) <= now).take(SLOTS_MAX).collect();
-    let verdicts = verdicts(schedule, &due, missed, now);
+    let are_missed: Vec<bool> =
+        due.iter().map(|slot| is_missed(schedule, &slots, *slot, now)).collect();
+    let verdicts = verdicts(schedule, &due, &are_missed, missed);
     let mut walk = Walk { overlap: schedule.spec.overlap, is_busy, look: Look::default() };
     let handled = verdicts.iter().take_while(|(slot, verdict)| walk.take(*slot, verdict)).count();
     let mut look = walk.look;
@@ -80,7 +82,7 @@ pub(super) fn look(
         };
         look.fires_at = Some(now.plus(waits));
         // What was missed has to stay so. If something behind the slot that waits was, all is judged again.
-        let was_missed = due[handled..].iter().any(|slot| is_missed(schedule, *slot, now));
+        let was_missed = are_missed[handled..].contains(&true);
         look.seen_at = if was_missed { schedule.seen_at } else { Some(now) };
     }
     Ok(look)
@@ -88,9 +90,17 @@ pub(super) fn look(
 
 /// Is it too late to say that the slot is only late? One that a timer saw in time has waited since. Others may have
 /// more jitter and come before it, so all of it counts.
-fn is_missed(schedule: &Schedule, slot: Timestamp, now: Timestamp) -> bool {
+fn is_missed(schedule: &Schedule, slots: &Slots, slot: Timestamp, now: Timestamp) -> bool {
     let latest = slot.plus(schedule.spec.jitter);
-    latest.plus(GRACE) < now && schedule.seen_at.is_none_or(|seen| due_at(schedule, slot) > seen)
+    let is_too_late = match schedule.spec.catch_up {
+        // Whoever wants none of what was missed does not want a minute of it either: as soon as the next slot has come,
+        // this one was missed. So one slot at the most is fired late, however short the interval.
+        CatchUp::Skip if latest.plus(GRACE) >= now => {
+            slots.after(slot).is_some_and(|next| next.plus(schedule.spec.jitter) <= now)
+        }
+        CatchUp::Skip | CatchUp::One | CatchUp::All { .. } => latest.plus(GRACE) < now,
+    };
+    is_too_late && schedule.seen_at.is_none_or(|seen| due_at(schedule, slot) > seen)
 }
 
 /// When a slot is to be fired.
@@ -103,10 +113,9 @@ fn due_at(schedule: &Schedule, slot: Timestamp) -> Timestamp {
 fn verdicts(
     schedule: &Schedule,
     due: &[Timestamp],
+    are_missed: &[bool],
     missed: &'static str,
-    now: Timestamp,
 ) -> Vec<(Timestamp, Verdict)> {
-    let are_missed: Vec<bool> = due.iter().map(|slot| is_missed(schedule, *slot, now)).collect();
     let count = are_missed.iter().filter(|missed| **missed).count();
     let fired_max = schedule.spec.catch_up.fired_max();
     let is_cut_off = due.len() == SLOTS_MAX && are_missed.last() == Some(&true);
@@ -124,7 +133,7 @@ fn verdicts(
             (*slot, Verdict::Fire)
         }
     };
-    due.iter().zip(&are_missed).take(judged).map(judge).collect()
+    due.iter().zip(are_missed).take(judged).map(judge).collect()
 }
 
 /// Goes through the slots, and knows whether a job runs.

@@ -60,7 +60,8 @@ pub enum When {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CatchUp {
-    /// They are skipped.
+    /// They are skipped. A slot counts as missed as soon as the next one has come, and at the latest after
+    /// [`GRACE`](super::GRACE), so one slot at the most is fired late.
     Skip,
     /// The last of them is fired, and the others are skipped.
     #[default]

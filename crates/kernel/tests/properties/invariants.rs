@@ -8,7 +8,9 @@ use std::{
 
 use proptest::{prop_assert, prop_assert_eq, test_runner::TestCaseError};
 use windlass_kernel::{
-    AttemptState, Cause, Epoch, Event, Fact, Job, JobId, Op, Refusal, State, Timestamp, fold,
+    AttemptState, Cause, Epoch, Event, Fact, Job, JobId, LetterState, Op, Refusal, State,
+    Timestamp, fold,
+    job::Origin,
     ops::{Expiry, Promote, PromoteWhen, Wake, WakeBy},
     timer,
 };
@@ -81,7 +83,8 @@ pub(crate) fn of_store(store: &MapStore) -> Held {
     attempts_are_unique(store)?;
     a_task_has_one_active_job(store)?;
     a_named_task_knows_its_next_attempt(store)?;
-    no_letter_without_a_failed_job(store)
+    no_letter_without_a_failed_job(store)?;
+    the_work_of_a_letter_is_done_again_once(store)
 }
 
 /// What one job must keep.
@@ -375,6 +378,22 @@ fn no_letter_without_a_failed_job(store: &MapStore) -> Held {
     Ok(())
 }
 
+/// Whoever takes over from a job that failed, by a requeue or by a re-run, is the one that its closed letter names.
+fn the_work_of_a_letter_is_done_again_once(store: &MapStore) -> Held {
+    for letter in store.letters.values() {
+        let is_heir = |job: &&Job| match job.spec.origin {
+            Origin::Requeued(id) => id == letter.id,
+            Origin::Rerun(id) => id == letter.job_id,
+            Origin::Enqueued => false,
+        };
+        let heirs: Vec<JobId> = store.jobs.values().filter(is_heir).map(|job| job.id).collect();
+        let named: Vec<JobId> = letter.requeued_as.into_iter().collect();
+        prop_assert_eq!(heirs, named);
+        prop_assert_eq!(letter.requeued_as.is_some(), letter.state == LetterState::Requeued);
+    }
+    Ok(())
+}
+
 // One step.
 
 fn what_is_refused_changes_nothing(step: &Step, after: &MapStore) -> Held {
@@ -413,7 +432,14 @@ fn an_old_epoch_changes_nothing(step: &Step) -> Held {
         let digest = op.outcome.digest();
         job.settles.iter().any(|settled| settled.epoch == epoch && settled.digest == digest)
     });
+    // The epoch that ended the job by its settle lost nothing: what it writes now is an illegal move.
+    let ended_by_it = job.state.is_end()
+        && job.settles.last().is_some_and(|last| last.epoch == epoch && last.state.is_end());
     match (live, settled_before) {
+        (false, false) if ended_by_it && !matches!(step.op, Op::Renew(_)) => {
+            let illegal = matches!(step.result, Err(Refusal::InvalidTransition { .. }));
+            prop_assert!(illegal, "{:?} got {:?}", step.op, step.result);
+        }
         (false, false) => prop_assert!(stale, "{:?} got {:?}", step.op, step.result),
         (_, true) => prop_assert!(step.result.as_ref().is_ok_and(|answer| answer.recorded)),
         (true, false) => prop_assert!(!stale, "{:?} holds the lease", step.op),

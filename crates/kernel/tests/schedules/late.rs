@@ -26,6 +26,37 @@ fn a_slot_that_is_a_little_late_is_not_missed() {
 }
 
 #[test]
+fn skip_fires_one_late_slot_at_the_most_however_short_the_interval() {
+    let away = |period, catch_up| {
+        let asked = ScheduleSpec { catch_up, ..spec(every(period)) };
+        let mut world = World::with("2026-01-01T00:00:00.5Z", asked);
+        world.sleep_until("2026-01-01T00:30:00.6Z");
+        let skipped: u64 = world.skipped().iter().map(|(_, count)| count).sum();
+        (world.fired.len() as u64, skipped)
+    };
+    for period in [1, 7, 45] {
+        let (fired, skipped) = away(period, CatchUp::Skip);
+        assert_eq!(fired, 1, "every {period} s");
+        // Those who want something of what was missed have the whole minute for what is only late.
+        let (more, fewer) = away(period, CatchUp::One);
+        assert_eq!(more + fewer, fired + skipped);
+        assert!((60 / period + 1..=60 / period + 2).contains(&more), "{more} every {period} s");
+    }
+}
+
+#[test]
+fn a_busy_moment_skips_nothing_while_the_next_slot_has_not_come() {
+    let asked = ScheduleSpec { catch_up: CatchUp::Skip, ..spec(every(1)) };
+    let mut world = World::with("2026-01-01T00:00:00.5Z", asked);
+    world.sleep_until("2026-01-01T00:00:01.999999Z");
+    assert_eq!(world.fired(), ["2026-01-01T00:00:01Z"]);
+    world.sleep_until("2026-01-01T00:00:02.9Z");
+    assert_eq!((world.fired.len(), world.skipped()), (2, Vec::new()));
+    world.sleep_until("2026-01-01T00:00:04Z");
+    assert_eq!((world.fired.len(), world.skipped()), (3, vec![("missed".to_owned(), 1)]));
+}
+
+#[test]
 fn missed_slots_are_skipped_and_that_is_said_once() {
     let world = away(CatchUp::Skip);
     assert_eq!(world.fired(), ["2026-01-01T05:00:00Z"]);

@@ -17,12 +17,17 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 use windlass::{Config, Engine, Error, Tracer, Worker};
-use windlass_kernel::{Principal, TenantId, token::Role};
-use windlass_store::{self as store, read::Scope};
+use windlass_kernel::{Principal, TenantId, Timestamp, token::Role};
+use windlass_store::{self as store, read::Scope, without_password};
 
-use super::{exit, store::StoreArg, trouble::Trouble};
+use super::{
+    exit,
+    place::{Place, PlaceArgs},
+    store::StoreArg,
+    terminal::for_people,
+    trouble::Trouble,
+};
 use crate::{
-    config::without_password,
     executors::client::tls,
     http::{App, Caller, InProcess, OPERATION_KIND, OPERATION_QUEUE, Settings, carry_out},
     traces::Traces,
@@ -31,15 +36,8 @@ use crate::{
 /// Which Windlass a command is about, and as whom.
 #[derive(Args, Clone, Default)]
 pub(crate) struct ApiArgs {
-    /// The server to talk to, such as http://127.0.0.1:7117. Without it, the one that has the store open is found.
-    #[arg(
-        long,
-        env = "WINDLASS_SERVER",
-        hide_env_values = true,
-        value_name = "URL",
-        help_heading = "Where"
-    )]
-    server: Option<String>,
+    #[command(flatten)]
+    place: PlaceArgs,
     /// What lets you in there.
     #[arg(
         long,
@@ -49,8 +47,6 @@ pub(crate) struct ApiArgs {
         help_heading = "Where"
     )]
     token: Option<String>,
-    #[command(flatten)]
-    store: StoreArg,
     /// As whom you act, where no token says so.
     #[arg(
         long = "as",
@@ -87,6 +83,8 @@ pub(crate) struct Document(String);
 pub(crate) struct Page {
     pub(crate) items: Vec<Box<RawValue>>,
     pub(crate) next: Option<String>,
+    /// Of queues: when their jobs were counted.
+    pub(crate) counted_at: Option<Timestamp>,
 }
 
 impl Document {
@@ -94,8 +92,13 @@ impl Document {
         &self.0
     }
 
-    /// Reads what a command needs of it.
+    /// Reads what a command needs of it, as it can be shown to people.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, Trouble> {
+        serde_json::from_str(&for_people(&self.0)).map_err(|why| unfit(&why))
+    }
+
+    /// Reads a list, whose things stay as they came.
+    pub(crate) fn page(&self) -> Result<Page, Trouble> {
         serde_json::from_str(&self.0).map_err(|why| unfit(&why))
     }
 }
@@ -105,12 +108,14 @@ impl Page {
     pub(crate) fn text(&self) -> String {
         let items: Vec<&str> = self.items.iter().map(|item| item.get()).collect();
         let next = serde_json::to_string(&self.next).expect("it is text");
-        format!("{{\"items\":[{}],\"next\":{next}}}", items.join(","))
+        let counted =
+            self.counted_at.map(|at| format!(",\"counted_at\":\"{at}\"")).unwrap_or_default();
+        format!("{{\"items\":[{}],\"next\":{next}{counted}}}", items.join(","))
     }
 
-    /// Reads what a command needs of each.
+    /// Reads what a command needs of each, as it can be shown to people.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<Vec<T>, Trouble> {
-        let items = self.items.iter().map(|item| serde_json::from_str(item.get()));
+        let items = self.items.iter().map(|item| serde_json::from_str(&for_people(item.get())));
         items.collect::<Result<_, _>>().map_err(|why| unfit(&why))
     }
 }
@@ -120,15 +125,17 @@ fn unfit(why: &serde_json::Error) -> Trouble {
         .then("Are server and command line of the same version? windlass --version tells.")
 }
 
+/// The most that one page of a list has.
+const PAGE_MAX: usize = 1_000;
+
 /// How long a call may take.
 const CALL_MAX: Duration = Duration::from_secs(30);
 
 impl Api {
     /// Finds out where to go. A file that is not there is not made.
     pub(crate) async fn open(args: &ApiArgs) -> Result<Self, Trouble> {
-        let store = &args.store.store;
-        if args.server.is_none()
-            && let Some(path) = store.strip_prefix("sqlite:")
+        if let Place::Store(store) = args.place()
+            && let Some(path) = store.store.strip_prefix("sqlite:")
             && !Path::new(path).is_file()
         {
             return Err(Trouble::not_found(format!("there is no database {path} here"))
@@ -140,10 +147,10 @@ impl Api {
 
     /// Finds out where to go. A file that is not there is made.
     pub(crate) async fn open_or_make(args: &ApiArgs) -> Result<Self, Trouble> {
-        if let Some(url) = &args.server {
-            return Self::server(url, args);
-        }
-        let store = &args.store.store;
+        let store = match args.place() {
+            Place::Server(url) => return Self::server(url, args),
+            Place::Store(store) => &store.store,
+        };
         // Another command may have it for a moment.
         let mut tries = 0;
         let error = loop {
@@ -207,7 +214,7 @@ impl Api {
         };
         // Whoever can open the store can do everything to it.
         let principal = Principal::new(args.actor()).map_err(invalid)?;
-        let caller = Caller { principal, scope, role: Role::Admin };
+        let caller = Caller { principal, scope, role: Role::Admin, has_token: false };
         Ok(Self::on(engine, caller, Settings::new(false)))
     }
 
@@ -239,7 +246,7 @@ impl Api {
     /// Carries out operations in this process, if no server does it: until the worker is shut down.
     pub(crate) async fn carry_out(&self) -> Result<Option<Worker>, Trouble> {
         let Self::Here { engine, .. } = self else { return Ok(None) };
-        let worker = engine.worker().name("command-line").queues([OPERATION_QUEUE]);
+        let worker = engine.worker().name("windlass.command-line").queues([OPERATION_QUEUE]);
         let worker = worker.handle_kind(OPERATION_KIND, carry_out).start().await;
         worker.map(Some).map_err(|error| Trouble::failed(exit::chain(&error)))
     }
@@ -254,7 +261,35 @@ impl Api {
 
     /// A part of a list, from `cursor` on.
     pub(crate) async fn page(&self, path: &str) -> Result<Page, Trouble> {
-        self.get(path).await?.read()
+        self.get(path).await?.page()
+    }
+
+    /// A list of so many at the most. It asks for page after page until it has them, or there are no more: a page that
+    /// is short, or empty, is no end while it has a next one.
+    pub(crate) async fn pages(
+        &self,
+        names: &[&str],
+        query: &[(&str, Option<String>)],
+        limit: u32,
+        mut cursor: Option<String>,
+    ) -> Result<Page, Trouble> {
+        let mut all = Page { items: Vec::new(), next: None, counted_at: None };
+        loop {
+            let left = usize::try_from(limit).unwrap_or(usize::MAX) - all.items.len();
+            let mut query = query.to_vec();
+            query.push(("limit", Some(left.min(PAGE_MAX).to_string())));
+            query.push(("cursor", cursor));
+            let page = self.page(&with_query(&path(names), &query)).await?;
+            all.items.extend(page.items);
+            all.next.clone_from(&page.next);
+            // The oldest count is the one that can be told of all.
+            all.counted_at = all.counted_at.or(page.counted_at);
+            cursor = page.next;
+            let is_full = all.items.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
+            if is_full || cursor.is_none() {
+                return Ok(all);
+            }
+        }
     }
 
     /// Makes a call. What is no good answer is trouble.
@@ -329,14 +364,16 @@ impl Api {
 }
 
 impl ApiArgs {
-    /// The server that is named, if one is.
-    pub(crate) fn named_server(&self) -> Option<&str> {
-        self.server.as_deref()
+    /// The server or the store that is meant.
+    pub(crate) fn place(&self) -> &Place {
+        &self.place.place
     }
 
-    /// The store that is meant, if no server is named.
-    pub(crate) fn store(&self) -> &StoreArg {
-        &self.store
+    /// Takes the store that a config file names, unless a flag or a variable has named a place.
+    pub(crate) fn or_store(&mut self, store: &str) {
+        if self.place.is_default {
+            self.place.place = Place::Store(StoreArg { store: store.to_owned() });
+        }
     }
 
     /// The same, and everybody's things are meant, unless it is said whose.
@@ -352,7 +389,10 @@ impl ApiArgs {
     /// An engine for a worker, and where it is: on the server that is named, on the one that has the store open, or on the
     /// store itself.
     pub(crate) async fn engine(&self, tracer: Option<Tracer>) -> Result<(Engine, String), Trouble> {
-        let mut place = self.server.clone().unwrap_or_else(|| self.store.store.clone());
+        let mut place = match self.place() {
+            Place::Server(url) => url.clone(),
+            Place::Store(store) => store.store.clone(),
+        };
         let config = Config { token: self.token.clone(), tracer, ..Config::default() };
         let mut opened = Engine::open_with(&place, &config).await;
         if let Err(Error::Store(error)) = &opened
@@ -430,6 +470,6 @@ mod tests {
     #[test]
     fn a_list_stays_as_it_came() {
         let text = r#"{"items":[{"n":1.50}],"next":null}"#;
-        assert_eq!(Document(text.to_owned()).read::<Page>().unwrap().text(), text);
+        assert_eq!(Document(text.to_owned()).page().unwrap().text(), text);
     }
 }

@@ -1,8 +1,8 @@
 //! A question before something dangerous. Where nobody can answer it is an error, and never a wait.
 
-use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::io::{self, BufRead as _, IsTerminal as _};
 
-use super::{trouble::Trouble, view::View};
+use super::{terminal, trouble::Trouble, view::View};
 
 /// Lets the person confirm. `--yes` has confirmed already.
 pub(crate) fn confirm(view: &View, question: &str) -> Result<(), Trouble> {
@@ -13,8 +13,7 @@ pub(crate) fn confirm(view: &View, question: &str) -> Result<(), Trouble> {
         let what = format!("{question} Nobody is here to answer that, so nothing was done.");
         return Err(Trouble::usage(what).then("Add --yes to do it without being asked."));
     }
-    anstream::eprint!("{question} [y/N] ");
-    let _ = io::stderr().flush();
+    terminal::ask(&format!("{question} [y/N] "));
     let mut answer = String::new();
     let _ = io::stdin().lock().read_line(&mut answer);
     match answer.trim().to_ascii_lowercase().as_str() {

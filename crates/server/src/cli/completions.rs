@@ -4,7 +4,7 @@ use std::{fs, io, path::PathBuf};
 
 use clap::{Args, CommandFactory as _, ValueEnum};
 
-use super::{Cli, trouble::Trouble, view};
+use super::{Cli, terminal, trouble::Trouble};
 
 /// Write the completions of a shell to standard output.
 #[derive(Args)]
@@ -40,7 +40,7 @@ pub(crate) fn completions(command: &Completions) {
     };
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "windlass", &mut script);
-    view::print(&String::from_utf8_lossy(&script));
+    terminal::print(&String::from_utf8_lossy(&script));
 }
 
 pub(crate) fn man(command: &Man) -> Result<(), Trouble> {
@@ -50,10 +50,11 @@ pub(crate) fn man(command: &Man) -> Result<(), Trouble> {
     };
     fs::create_dir_all(folder).map_err(failed)?;
     clap_mangen::generate_to(Cli::command(), folder).map_err(failed)?;
-    eprintln!(
+    let page = folder.join("windlass.1");
+    terminal::say(&format!(
         "The pages are in {}. Read one: man -l {}",
         folder.display(),
-        folder.join("windlass.1").display()
-    );
+        page.display()
+    ));
     Ok(())
 }

@@ -12,8 +12,9 @@ use serde::Serialize;
 
 use super::{
     Output, exit, given, output,
+    terminal::print,
     trouble::Trouble,
-    view::{DIM, View, print},
+    view::{DIM, View},
 };
 use crate::config::{self, Entry, Origin, ServerArgs};
 

@@ -2,6 +2,8 @@
 
 use std::{error::Error, process::ExitCode};
 
+use super::terminal;
+
 /// It did not go well.
 pub(crate) const FAILED: u8 = 1;
 /// The call itself is wrong.
@@ -21,7 +23,7 @@ pub(crate) const INTERRUPTED: u8 = 130;
 
 /// Tells what went wrong and what to type next, on stderr.
 pub(crate) fn fail(code: u8, message: &str) -> ExitCode {
-    eprintln!("windlass: {message}");
+    terminal::say(&format!("windlass: {message}"));
     ExitCode::from(code)
 }
 

@@ -12,34 +12,19 @@ use super::{
     api::{Api, Document, path},
     ask,
     count::grouped,
+    filter::FilterArgs,
     progress,
     table::{Cell, Room, Table},
-    times,
+    terminal::print,
     trouble::Trouble,
-    view::{View, print},
+    view::View,
 };
 
 /// Which ones, if they are not named.
 #[derive(Args, Default)]
 pub(crate) struct WhichArgs {
-    /// All of this queue.
-    #[arg(short, long, help_heading = "All that fit")]
-    queue: Option<String>,
-    /// All of this kind.
-    #[arg(short, long, help_heading = "All that fit")]
-    kind: Option<String>,
-    /// All with this tag.
-    #[arg(short, long, help_heading = "All that fit")]
-    tag: Option<String>,
-    /// All whose last failure has this code.
-    #[arg(short, long, help_heading = "All that fit")]
-    code: Option<String>,
-    /// All created since then: a time, or -2h.
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = "All that fit")]
-    since: Option<String>,
-    /// All created before: a time, or -2h.
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = "All that fit")]
-    until: Option<String>,
+    #[command(flatten, next_help_heading = "All that fit")]
+    filter: FilterArgs,
     /// How many a second at the most; 100, if nothing is said.
     #[arg(long, value_name = "N", help_heading = "All that fit")]
     per_second: Option<u32>,
@@ -66,28 +51,18 @@ pub(crate) struct Act<'a> {
 impl WhichArgs {
     /// Was nothing said about which?
     pub(crate) fn is_empty(&self) -> bool {
-        let said = [&self.queue, &self.kind, &self.tag, &self.code, &self.since, &self.until];
-        said.iter().all(|value| value.is_none())
+        self.filter.is_empty()
     }
 
     fn body(&self, act: &Act<'_>, view: &View) -> Result<String, Trouble> {
-        let time = |text: &Option<String>| {
-            let at = text.as_deref().map(|text| times::parse_time(text, view.times.now()));
-            at.transpose().map_err(Trouble::usage)
-        };
         let states: Option<Vec<&str>> = act.states.map(|states| states.split(',').collect());
-        let filter = [
-            ("states", json!(states)),
-            ("queue", json!(self.queue)),
-            ("kind", json!(self.kind)),
-            ("tag", json!(self.tag)),
-            ("code", json!(self.code)),
-            ("created_from", json!(time(&self.since)?)),
-            ("created_before", json!(time(&self.until)?)),
-        ];
+        let mut filter = given([("states", json!(states))]);
+        for (name, value) in self.filter.named(view)? {
+            filter.extend(value.map(|value| (name.to_owned(), json!(value))));
+        }
         let body = [
             ("act", json!(act.act)),
-            ("filter", Value::Object(given(filter))),
+            ("filter", Value::Object(filter)),
             ("reason", json!(act.reason)),
             ("per_second", json!(self.per_second)),
         ];

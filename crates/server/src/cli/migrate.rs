@@ -12,8 +12,9 @@ use super::{
     Output, ask, exit, output,
     store::{StoreArg, StoreName},
     table::{Room, Table},
+    terminal::print,
     trouble::Trouble,
-    view::{DIM, View, print},
+    view::{DIM, View},
 };
 
 #[derive(Subcommand)]

@@ -80,6 +80,10 @@ pub(crate) fn lines(code: &str, about: About<'_>) -> Vec<String> {
         "DLQ_REQUEUE_CONFLICT" | "DLQ_CLOSED" => {
             vec![format!("See what became of it: windlass dlq show {letter}")]
         }
+        "LAST_ADMIN" => vec![
+            "Issue another one first: windlass token add NAME --role admin".to_owned(),
+            "Or revoke it all the same: windlass token revoke TOKEN --force".to_owned(),
+        ],
         "NOT_WAITING_FOR" => vec![format!("See what it waits for: windlass job why {job}")],
         "DRAINING" => vec![
             "Name another queue, or take things in again: windlass queue resume QUEUE".to_owned(),

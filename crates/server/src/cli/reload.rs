@@ -1,6 +1,6 @@
 //! The config file is read again when the server is told so: what can hold at once does, and all else is named.
 
-use std::{fs, sync::Arc};
+use std::{fs, sync::Weak};
 
 use tokio::signal::unix::Signal;
 
@@ -20,7 +20,9 @@ struct Change {
 }
 
 /// Reads the file at each hangup, until the process ends. A file that cannot be used changes nothing.
-pub(super) async fn on_hangup(app: Arc<App>, args: ServerArgs, mut hangup: Signal) {
+///
+/// It does not keep what it changes: the store is closed when the last who has it lets go.
+pub(super) async fn on_hangup(app: Weak<App>, args: ServerArgs, mut hangup: Signal) {
     let given = given();
     let read = || args.config.as_ref().and_then(|path| fs::read_to_string(path).ok());
     let mut running = entries(&given, &read().unwrap_or_default());
@@ -40,6 +42,7 @@ pub(super) async fn on_hangup(app: Arc<App>, args: ServerArgs, mut hangup: Signa
         let wanted = entries(&given, &text);
         let changes = changes(&running, &wanted);
         tell(&changes);
+        let Some(app) = app.upgrade() else { return };
         app.limits.set(setup.server.settings);
         // What needs a restart is told again until there was one.
         for entry in &mut running {

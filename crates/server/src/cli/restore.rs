@@ -55,6 +55,12 @@ pub(crate) fn run(command: &Restore, view: &View) -> Result<(), Trouble> {
     let restored = sqlite::restore(&command.file, &path, options, now(), &mut progress);
     drop(bar);
     let done = restored.map_err(|error| Trouble::of_store(&error))?;
+    if !done.foreign.is_empty() {
+        view.say(&format!(
+            "The backup has what Windlass did not make: {}.\nA trigger runs with each write. Look at it before you serve this.",
+            done.foreign.join(", ")
+        ));
+    }
     let done = Done {
         store: path.display().to_string(),
         bytes: done.restored.bytes,

@@ -2,12 +2,12 @@
 
 use std::{
     env,
-    io::{self, IsTerminal as _, Write as _},
+    io::{self, IsTerminal as _},
 };
 
 use anstream::{AutoStream, ColorChoice, adapter::strip_str};
 
-use super::view::print;
+use super::terminal::{self, print};
 
 /// What is drawn in one place.
 #[derive(Default)]
@@ -26,10 +26,10 @@ impl Screen {
             let up = self.last.lines().count();
             // The whole frame at once, so that it does not flicker: up, over what is there, and away with the rest.
             let back = if up > 0 { format!("\x1b[{up}A\r") } else { String::new() };
-            let lines: String = text.lines().map(|line| format!("{line}\x1b[K\n")).collect();
+            let lines: Vec<&str> = text.lines().collect();
+            let end = if lines.is_empty() { "\x1b[J" } else { "\x1b[K\n\x1b[J" };
             // Past what takes colours away: whoever wants none wants the cursor to move all the same.
-            let mut stdout = io::stdout().lock();
-            let _ = write!(stdout, "{back}{lines}\x1b[J").and_then(|()| stdout.flush());
+            terminal::draw(&back, &lines, "\x1b[K\n", end);
             self.last = text;
         } else {
             let between = if self.last.is_empty() { "" } else { "\n" };

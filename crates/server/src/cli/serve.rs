@@ -1,19 +1,22 @@
 //! `windlass serve`: the server.
 
+use std::sync::Arc;
+
 use clap::Args;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
 };
 use windlass::Engine;
-use windlass_store::read::Scope;
+use windlass_store::{read::Scope, without_password};
 
 use super::{
     exit, reload,
     serving::{self, Serving, signalled},
+    terminal,
     trouble::Trouble,
 };
-use crate::config::{self, ServerArgs, without_password};
+use crate::config::{self, ServerArgs};
 
 /// Serve jobs over HTTP.
 #[derive(Args)]
@@ -45,6 +48,7 @@ async fn serve(command: &Serve) -> Result<(), Trouble> {
     let hangup = hangup.map_err(|error| Trouble::failed(error.to_string()))?;
     let setup = config::Config::load(&command.server).map_err(Trouble::usage)?;
     let server = &setup.server;
+    config::warn_of_readers(command.server.config.as_deref(), &server.store);
     if server.store == "sqlite::memory:" {
         let what = "a server must not lose what it accepted, and memory does.";
         return Err(Trouble::usage(what).then("Name a file: --store sqlite:windlass.db."));
@@ -68,12 +72,10 @@ async fn serve(command: &Serve) -> Result<(), Trouble> {
         tracing::info!("stopping");
         stop.send_replace(true);
     });
-    tokio::spawn(reload::on_hangup(serving.app.clone(), command.server.clone(), hangup));
-    println!(
-        "windlass serves {} at {}",
-        without_password(&serving.setup().server.store),
-        serving.url
-    );
+    let app = Arc::downgrade(&serving.app);
+    tokio::spawn(reload::on_hangup(app, command.server.clone(), hangup));
+    let store = without_password(&serving.setup().server.store);
+    terminal::print(&format!("windlass serves {store} at {}\n", serving.url));
     serving.run().await
 }
 
@@ -92,7 +94,8 @@ async fn check_tokens(server: &config::Server, engine: &Engine) -> Result<(), Tr
         without_password(&server.store)
     );
     if server.listen.ip().is_loopback() {
-        eprintln!("windlass: there is no token yet, so nobody can do anything.\n{how}");
+        let what = "windlass: there is no token yet, so nobody can do anything.";
+        terminal::say(&format!("{what}\n{how}"));
         return Ok(());
     }
     let what = format!(

@@ -2,7 +2,7 @@
 //!
 //! Always true here: nobody is answered before everything is open, and what was begun has its grace at the end.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
     net::TcpListener,
@@ -11,6 +11,8 @@ use tokio::{
     task::JoinHandle,
 };
 use windlass::{Config, Engine, Error};
+use windlass_kernel::own_names::OWN_PREFIX;
+use windlass_store::Store;
 
 use super::{exit, trouble::Trouble};
 use crate::{
@@ -80,25 +82,64 @@ impl Serving {
             self;
         let (engine, stopping) = (app.engine.clone(), stop.subscribe());
         let failed = |error: Error| Trouble::failed(exit::chain(&error));
-        let worker = engine.worker().name("server").queues([http::OPERATION_QUEUE]).concurrency(4);
+        let worker =
+            engine.worker().name("windlass.server").queues([http::OPERATION_QUEUE]).concurrency(4);
         let worker = worker.handle_kind(http::OPERATION_KIND, http::carry_out).start().await;
         let worker = worker.map_err(failed)?;
         let grace = setup.server.settings.grace;
-        let built_in = BuiltIn::start(&engine, &setup.executors, grace, &stopping).await;
+        let built_in =
+            BuiltIn::start(&engine, OWN_PREFIX, &setup.executors, grace, &stopping).await;
         let built_in = built_in.map_err(failed)?;
         let webhooks = Webhooks::start(&app, &setup).await.map_err(failed)?;
+        let watching = tokio::spawn(end_with_the_store(engine.clone(), stop));
         http::serve(app, listener, tls, stopping).await;
-        let _ = worker.shutdown().await;
-        webhooks.ended().await;
-        built_in.ended().await;
-        all(workers).await;
-        closing.send_replace(true);
-        all(onlookers).await;
+        let ending = async {
+            let _ = worker.shutdown().await;
+            webhooks.ended().await;
+            built_in.ended().await;
+            all(workers).await;
+            closing.send_replace(true);
+            all(onlookers).await;
+        };
+        match engine.health().stopped {
+            None => ending.await,
+            // Nothing of what still runs can be written down: a supervisor must not wait for it.
+            Some(_) => drop(tokio::time::timeout(grace, ending).await),
+        }
+        watching.abort();
+        let _ = watching.await;
+        let (store, stopped) = (engine.store().clone(), engine.health().stopped);
         engine.close().await;
+        close(store, grace).await;
         if let Some(teller) = teller {
             teller.finish().await;
         }
-        Ok(())
+        match stopped {
+            None => Ok(()),
+            Some(error) => Err(Trouble::of_stopped(&error)),
+        }
+    }
+}
+
+/// A store that has stopped acknowledges nothing any more and never recovers: the process ends, so that whoever looks
+/// after it starts it again.
+async fn end_with_the_store(engine: Engine, stop: watch::Sender<bool>) {
+    let error = engine.stopped().await;
+    tracing::error!(error = exit::chain(&*error), "the store has stopped, and the process ends");
+    stop.send_replace(true);
+}
+
+/// Closes the store, in this order: whoever still has it lets go, and then what it keeps beside its file is folded into it.
+/// A copy of that file alone has everything then. Who is too slow is not waited for: the next start folds it.
+async fn close(store: Arc<dyn Store>, most: Duration) {
+    let closing = async move {
+        while Arc::strong_count(&store) > 1 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let _ = tokio::task::spawn_blocking(move || drop(store)).await;
+    };
+    if tokio::time::timeout(most, closing).await.is_err() {
+        tracing::warn!("somebody still has the store: its write-ahead log stays beside it");
     }
 }
 

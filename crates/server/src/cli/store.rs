@@ -3,16 +3,25 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use windlass_store::{Error, postgres};
+use windlass_store::{Error, postgres, without_password};
 
 use super::{exit, trouble::Trouble};
 
-#[derive(Args, Clone, Default)]
+/// The store that is used if none is named.
+const STORE_DEFAULT: &str = "sqlite:windlass.db";
+
+#[derive(Args, Clone)]
 pub(crate) struct StoreArg {
     /// The database: sqlite:FILE or postgres://HOST/DATABASE.
-    #[arg(long, env = "WINDLASS_STORE", default_value = "sqlite:windlass.db")]
+    #[arg(long, env = "WINDLASS_STORE", default_value = STORE_DEFAULT)]
     #[arg(hide_env_values = true, help_heading = "Where")]
     pub(crate) store: String,
+}
+
+impl Default for StoreArg {
+    fn default() -> Self {
+        Self { store: STORE_DEFAULT.to_owned() }
+    }
 }
 
 /// A database that a command is about.
@@ -36,7 +45,8 @@ impl StoreArg {
             let options = postgres::Options::parse(store).map_err(|why| Trouble::of_store(&why))?;
             return Ok(StoreName::Server(Box::new(options)));
         }
-        Err(Trouble::usage(format!("{store:?} is no store that I know"))
+        let shown = without_password(store);
+        Err(Trouble::usage(format!("{shown:?} is no store that I know"))
             .then("Try --store sqlite:FILE or --store postgres://HOST/DATABASE."))
     }
 

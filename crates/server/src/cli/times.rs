@@ -188,6 +188,26 @@ pub(crate) fn parse_time(text: &str, now: Timestamp) -> Result<Timestamp, String
     })
 }
 
+/// Reads a time that has been: RFC 3339, or how long ago (`2h`, and `-2h` means the same).
+pub(crate) fn parse_past(text: &str, now: Timestamp) -> Result<Timestamp, String> {
+    if let Ok(at) = text.parse() {
+        return Ok(at);
+    }
+    let ago = parse(text.strip_prefix('-').unwrap_or(text));
+    ago.map(|ago| now.minus(ago)).map_err(|_| {
+        format!("{text:?} is no time; write it as 2026-02-25T12:00:00Z or 2h (two hours ago)")
+    })
+}
+
+/// The same for a beginning, which cannot lie ahead: nothing would fit.
+pub(crate) fn parse_since(text: &str, now: Timestamp) -> Result<Timestamp, String> {
+    let at = parse_past(text, now)?;
+    match at <= now {
+        true => Ok(at),
+        false => Err(format!("{text} lies in the future, so nothing can be since then")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -243,5 +263,20 @@ mod tests {
             "2026-02-25T12:00:00Z"
         );
         assert!(parse_time("tomorrow", now).is_err());
+    }
+
+    #[test]
+    fn what_has_been_is_so_long_ago() {
+        let now = Timestamp::from_micros(1_790_000_000_000_000);
+        let ago = now.minus(Duration::from_secs(7_200));
+        for text in ["2h", "-2h"] {
+            assert_eq!(parse_past(text, now), Ok(ago));
+            assert_eq!(parse_since(text, now), Ok(ago));
+        }
+        assert!(parse_past("9999-01-01T00:00:00Z", now).is_ok(), "before it is everything");
+        assert!(parse_since("9999-01-01T00:00:00Z", now).is_err(), "since then is nothing");
+        for bad in ["tomorrow", "", "-", "--2h", "+2h"] {
+            assert!(parse_past(bad, now).is_err(), "{bad:?}");
+        }
     }
 }

@@ -11,6 +11,7 @@ use windlass_kernel::Timestamp;
 
 use super::{
     api::{Api, ApiArgs, path},
+    ask,
     table::{Cell, Room, Table},
     times,
     trouble::Trouble,
@@ -57,6 +58,9 @@ pub(crate) struct Revoke {
     /// Why.
     #[arg(long)]
     reason: Option<String>,
+    /// Revoke it even if it is the last token of an admin.
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     api: ApiArgs,
 }
@@ -146,13 +150,17 @@ async fn list(command: &List, view: &View) -> Result<(), Trouble> {
 
 async fn revoke(command: &Revoke, view: &View) -> Result<(), Trouble> {
     let api = open(&command.api).await?;
-    let body = json!({"reason": command.reason}).to_string();
+    let page = api.page(&path(&["tokens"])).await?;
+    let known = page.read::<Shown>()?.into_iter().find(|token| token.token_id == command.id);
+    // What is not listed is asked about too: the server says whether it is there.
+    let whose = known.map(|it| format!(", with which {} is {}", it.principal, it.role));
+    let whose = whose.unwrap_or_default();
+    ask::confirm(view, &format!("Revoke {}{whose}? It ends at once.", command.id))?;
+    let body = json!({"reason": command.reason, "force": command.force}).to_string();
     let document = api.call(Method::DELETE, &path(&["tokens", &command.id]), Some(body)).await?;
     api.close().await;
     let gone: Shown = document.read()?;
-    view.document(&document, || {
-        format!("{} of {} opens nothing any more.\n", gone.token_id, gone.principal)
-    });
+    view.document(&document, || format!("{} of {} is revoked.\n", gone.token_id, gone.principal));
     Ok(())
 }
 
@@ -173,7 +181,10 @@ impl Shown {
         let words = match (self.revoked_at, self.expires_at) {
             (Some(at), _) => format!("revoked {}", times.show(at)),
             (None, Some(at)) if at <= times.now() => format!("expired {}", times.show(at)),
-            (None, Some(at)) => format!("until {}", times.show(at)),
+            (None, Some(at)) => match times.show(at).strip_prefix("in ") {
+                Some(long) => format!("for {long}"),
+                None => format!("until {}", times.show(at)),
+            },
             (None, None) => "for ever".to_owned(),
         };
         Cell::styled(format!("{shape} {words}"), style)

@@ -10,6 +10,7 @@ use super::{
     Output, exit,
     next::{self, About},
     store,
+    terminal::{self, for_people},
 };
 
 /// Why a command did not do what it was asked to.
@@ -76,7 +77,7 @@ impl Trouble {
 
     /// What a server answered to a call of `path` instead of what was asked for.
     pub(crate) fn of_problem(status: u16, path: &str, body: &str) -> Self {
-        let Ok(told) = serde_json::from_str::<Told>(body) else {
+        let Ok(told) = serde_json::from_str::<Told>(&for_people(body)) else {
             let what = format!("the server answered with status {status} and no explanation");
             return Self::new(exit_of(status), what)
                 .then("Is it a Windlass server? Look at what --server says.");
@@ -97,6 +98,11 @@ impl Trouble {
             .then_all(next::lines(error.code(), About::default()))
     }
 
+    /// The store has stopped while it was served, so the process ends.
+    pub(crate) fn of_stopped(error: &windlass_store::Error) -> Self {
+        Self::failed(exit::chain(error)).then_all(next::lines(error.code(), About::default()))
+    }
+
     /// Tells it, and says how to end.
     pub(crate) fn tell(&self, output: Output) -> ExitCode {
         match output {
@@ -113,7 +119,7 @@ impl Trouble {
                     json!({"title": "The command failed.", "detail": self.what, "next": self.next})
                         .to_string()
                 };
-                eprintln!("{}", self.problem.clone().unwrap_or_else(own));
+                terminal::say(&self.problem.clone().unwrap_or_else(own));
                 ExitCode::from(self.exit)
             }
         }

@@ -13,6 +13,7 @@ use super::{
     api::{Document, Page},
     json,
     table::Table,
+    terminal::{self, print},
     times::{TimeStyle, Times},
 };
 
@@ -106,7 +107,7 @@ impl View {
     /// Says something that is no data, to people only.
     pub(crate) fn say(&self, text: &str) {
         if self.is_for_people() {
-            anstream::eprintln!("{text}");
+            terminal::say(text);
         }
     }
 
@@ -117,18 +118,6 @@ impl View {
     /// The same view at this moment, for what is drawn again and again.
     pub(crate) fn renewed(&self) -> Self {
         Self { times: self.times.at(now()), width: width(), ..self.clone() }
-    }
-}
-
-/// Prints data. Whoever closes the pipe early (`| head`) has what they want: that is no error.
-pub(crate) fn print(text: &str) {
-    use std::io::Write as _;
-    let mut stdout = anstream::stdout().lock();
-    let printed = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-    if let Err(error) = printed
-        && error.kind() != std::io::ErrorKind::BrokenPipe
-    {
-        eprintln!("windlass: cannot write the result: {error}");
     }
 }
 

@@ -9,9 +9,10 @@ use super::{
     api::ApiArgs,
     exit,
     serving::{self, signalled},
+    terminal::print,
     times,
     trouble::Trouble,
-    view::{View, print},
+    view::View,
 };
 use crate::{
     config::{self, Executors, ServerArgs},
@@ -25,7 +26,8 @@ use crate::{
 /// [executors.command] of the config file, as `windlass serve` has them.
 #[derive(Args)]
 pub(crate) struct Worker {
-    /// A file with the sections [executors.http] and [executors.command].
+    /// A file with the sections [executors.http] and [executors.command]. Its store is used if neither a flag nor
+    /// a variable names a place.
     #[arg(long, env = "WINDLASS_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// Listen to these queues, whatever the file says.
@@ -58,9 +60,11 @@ async fn work(command: &Worker, view: &View) -> Result<(), Trouble> {
         ));
     }
     let (traces, teller) = Traces::open(&setup.traces).map_err(Trouble::usage)?;
-    let (engine, place) = command.api.engine(traces.tracer()).await?;
+    let mut api = command.api.clone();
+    api.or_store(&setup.server.store);
+    let (engine, place) = api.engine(traces.tracer()).await?;
     let (stop, stopping) = watch::channel(false);
-    let started = BuiltIn::start(&engine, &executors, command.grace, &stopping).await;
+    let started = BuiltIn::start(&engine, "", &executors, command.grace, &stopping).await;
     let built_in = started.map_err(|error| Trouble::failed(exit::chain(&error)))?;
     print(&format!("windlass works for {place}: {}\n", listens.join("; ")));
     let mut ended = Box::pin(built_in.ended());

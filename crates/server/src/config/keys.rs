@@ -109,6 +109,12 @@ pub(crate) static SECTIONS: &[Section] = &[
                 "The most bytes of a request's body.",
             )),
             live(number(
+                "memory_bytes_max",
+                "536870912",
+                (1_048_576, 1_099_511_627_776),
+                "The most bytes of bodies and answers at once; a tenant has a quarter of them.",
+            )),
+            live(number(
                 "body_timeout_ms",
                 "30000",
                 SOME_TIME,
@@ -161,6 +167,12 @@ pub(crate) static SECTIONS: &[Section] = &[
                 Usual("0.2"),
                 "The share of open jobs that wait for a retry, from 0 to 1.",
             )),
+            live(number(
+                "retrying_jobs_min",
+                "20",
+                COUNT,
+                "With fewer open jobs than this the share says nothing.",
+            )),
             live(number("dlq_per_minute", "10", COUNT, "New dead letters of a tenant a minute.")),
             live(number(
                 "invalid_transitions",
@@ -175,6 +187,12 @@ pub(crate) static SECTIONS: &[Section] = &[
                 "How long a job may be ready without being started.",
             )),
             live(number("lease_churn", "20", COUNT, "Jobs that lost their worker, a minute.")),
+            live(number(
+                "skipped_slots",
+                "1",
+                COUNT,
+                "Slots of the schedules of a tenant that were missed, a minute.",
+            )),
             live(number("look_every_ms", "5000", (100, 3_600_000), "How often to look.")),
             key("webhook", Example("\"pager\""), "The webhook that is told, by its name."),
         ],

@@ -3,6 +3,7 @@
 //! Never true: that a secret is shown. What is compared is the value; what is shown may be `…`.
 
 use toml::{Table, Value as Toml};
+use windlass_store::without_password;
 
 use super::{
     keys::{Key, SECTIONS, Sort, Value},
@@ -45,14 +46,6 @@ impl Entry {
             }
             (_, value) => value.clone(),
         }
-    }
-}
-
-/// The address of a store without its password.
-pub(crate) fn without_password(store: &str) -> String {
-    match (store.split_once("://"), store.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://{rest}"),
-        _ => store.to_owned(),
     }
 }
 

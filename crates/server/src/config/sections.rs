@@ -397,6 +397,9 @@ pub(crate) struct Alerts {
     /// The share of open jobs that wait for a retry, from 0 to 1.
     #[serde(deserialize_with = "share")]
     pub(crate) retrying_share: f64,
+    /// With fewer open jobs than this the share says nothing.
+    #[serde(deserialize_with = "number::<_, 1, 1_000_000_000>")]
+    pub(crate) retrying_jobs_min: u64,
     /// New dead letters of a tenant a minute.
     #[serde(deserialize_with = "number::<_, 1, 1_000_000_000>")]
     pub(crate) dlq_per_minute: u64,
@@ -409,6 +412,9 @@ pub(crate) struct Alerts {
     /// Leases that ran out a minute.
     #[serde(deserialize_with = "number::<_, 1, 1_000_000_000>")]
     pub(crate) lease_churn: u64,
+    /// Slots of the schedules of a tenant that were missed, a minute.
+    #[serde(deserialize_with = "number::<_, 1, 1_000_000_000>")]
+    pub(crate) skipped_slots: u64,
     /// How often to look.
     #[serde(rename = "look_every_ms", deserialize_with = "ms::<_, 100, 3_600_000>")]
     pub(crate) look_every: Duration,
@@ -420,10 +426,12 @@ impl Default for Alerts {
     fn default() -> Self {
         Self {
             retrying_share: 0.2,
+            retrying_jobs_min: 20,
             dlq_per_minute: 10,
             invalid_transitions: 5,
             queue_age: Duration::from_secs(5 * 60),
             lease_churn: 20,
+            skipped_slots: 1,
             look_every: Duration::from_secs(5),
             webhook: None,
         }
@@ -435,12 +443,13 @@ impl Alerts {
     pub(super) fn thresholds(&self) -> Thresholds {
         Thresholds {
             retrying_share: self.retrying_share,
+            retrying_jobs_min: self.retrying_jobs_min,
             dlq_per_minute: self.dlq_per_minute,
             invalid_transitions: self.invalid_transitions,
             queue_age: self.queue_age,
             interruptions_per_minute: self.lease_churn,
             look_every: self.look_every,
-            ..Thresholds::default()
+            skipped_slots: self.skipped_slots,
         }
     }
 }

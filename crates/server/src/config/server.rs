@@ -23,7 +23,7 @@ pub(crate) struct ServerArgs {
     #[arg(long, env = "WINDLASS_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// The database: sqlite:FILE or postgres://HOST/DATABASE [default: sqlite:windlass.db].
-    #[arg(long, env = "WINDLASS_STORE")]
+    #[arg(long, env = "WINDLASS_STORE", hide_env_values = true)]
     store: Option<String>,
     /// Where to listen. Port 0 takes a free one [default: 127.0.0.1:7117].
     #[arg(long, env = "WINDLASS_LISTEN")]
@@ -37,6 +37,9 @@ pub(crate) struct ServerArgs {
     /// The most bytes of a request's body.
     #[arg(long, env = "WINDLASS_BODY_BYTES_MAX", hide_short_help = true)]
     body_bytes_max: Option<u64>,
+    /// The most bytes of bodies and answers at once; a tenant has a quarter of them.
+    #[arg(long, env = "WINDLASS_MEMORY_BYTES_MAX", hide_short_help = true)]
+    memory_bytes_max: Option<u64>,
     /// How long a body may take to come.
     #[arg(long, env = "WINDLASS_BODY_TIMEOUT_MS", hide_short_help = true)]
     body_timeout_ms: Option<u64>,
@@ -88,6 +91,7 @@ pub(super) struct ServerSection {
     listen: Option<SocketAddr>,
     dev: Option<bool>,
     body_bytes_max: Option<u64>,
+    memory_bytes_max: Option<u64>,
     body_timeout_ms: Option<u64>,
     header_timeout_ms: Option<u64>,
     connections_max: Option<u64>,
@@ -127,6 +131,10 @@ impl ServerSection {
         let count = |number: u64| usize::try_from(number).map_err(|why| why.to_string());
         if let Some(bytes) = set("body_bytes_max", flags.body_bytes_max, self.body_bytes_max)? {
             settings.body_bytes_max = count(bytes)?;
+        }
+        let memory = (flags.memory_bytes_max, self.memory_bytes_max);
+        if let Some(bytes) = set("memory_bytes_max", memory.0, memory.1)? {
+            settings.memory_bytes_max = count(bytes)?;
         }
         if let Some(ms) = set("body_timeout_ms", flags.body_timeout_ms, self.body_timeout_ms)? {
             settings.body_timeout = Duration::from_millis(ms);

@@ -168,7 +168,7 @@ fn a_key_that_nobody_knows_is_an_error_that_names_the_nearest() {
     }
     assert!(refused("[server]\n\n\nlisen = 1\n").starts_with("windlass.toml, line 4: "));
     let far = refused("[alerts]\nzzzzzzzzzzzzzz = 1\n");
-    assert!(far.contains("there are retrying_share, dlq_per_minute"), "{far}");
+    assert!(far.contains("there are retrying_share, retrying_jobs_min, dlq_per_minute"), "{far}");
 }
 
 #[test]

@@ -28,9 +28,11 @@ pub(crate) struct BuiltIn {
 }
 
 impl BuiltIn {
-    /// Starts what the config switches on. They end by themselves when the server stops.
+    /// Starts what the config switches on. They end by themselves when the server stops. `prefix` begins the names of
+    /// their sessions: [`OWN_PREFIX`](windlass_kernel::own_names::OWN_PREFIX) in a server, and nothing elsewhere.
     pub(crate) async fn start(
         engine: &Engine,
+        prefix: &str,
         config: &Executors,
         grace: Duration,
         stopping: &watch::Receiver<bool>,
@@ -41,8 +43,10 @@ impl BuiltIn {
             let outward = Outward::new(Guard::new(&http.allow), http.follow_redirects);
             let outward = outward.map_err(Error::Worker)?;
             let state = Arc::new(Http { outward, config: http.clone() });
-            let worker = engine.worker().name("http").queues(&http.queues).state(state);
+            let worker = engine.worker().name(&format!("{prefix}http"));
+            let worker = worker.queues(&http.queues).state(state);
             let worker = worker.concurrency(http.concurrency).grace(grace);
+            let worker = worker.tenant_max(share(http.concurrency));
             let worker = worker.handle_kind(http::KIND, http::run).start().await?;
             workers.push(look_after("http", worker, stopping.clone()));
         }
@@ -51,8 +55,10 @@ impl BuiltIn {
             let command = &config.command;
             let (allow, processes) = (command.allow.clone(), processes.clone());
             let state = Arc::new(Commands { allow, processes, grace });
-            let worker = engine.worker().name("command").queues(&command.queues).state(state);
+            let worker = engine.worker().name(&format!("{prefix}command"));
+            let worker = worker.queues(&command.queues).state(state);
             let worker = worker.concurrency(command.concurrency).grace(grace);
+            let worker = worker.tenant_max(share(command.concurrency));
             let worker = worker.handle_kind(command::KIND, command::run).start().await?;
             workers.push(look_after("command", worker, stopping.clone()));
         }
@@ -66,6 +72,11 @@ impl BuiltIn {
         }
         self.processes.all_ended().await;
     }
+}
+
+/// How many slots of an executor one tenant may have: three of four, so that slow jobs of one do not hold up all others.
+fn share(concurrency: usize) -> usize {
+    concurrency - concurrency / 4
 }
 
 /// Shuts a worker down when the server stops. One that ends before that is told of.

@@ -3,16 +3,19 @@
 //! Each says what it saw, what it compares it with and what to do. One that no longer holds is gone.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     sync::{Arc, Mutex, OnceLock},
     time::{Duration, Instant},
 };
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use windlass::{BoxFuture, Engine};
-use windlass_kernel::{State, TenantId, Timestamp};
-use windlass_store::{Error, read::Scope};
+use windlass::{BoxFuture, Engine, Health};
+use windlass_kernel::{MarkName, State, TenantId, Timestamp};
+use windlass_store::{
+    ClockStanding, Error, JUMP_MAX, Write,
+    read::{FeedEvent, OldestReady, Scope},
+};
 
 use super::{
     app::App,
@@ -21,6 +24,7 @@ use super::{
     figures::Figures,
     problem::Problem,
     route::{Answer, Call},
+    totals::Skip,
 };
 
 /// From where on something is worth an alert.
@@ -30,7 +34,7 @@ pub(crate) struct Thresholds {
     pub(crate) look_every: Duration,
     /// The share of jobs that are not at an end and wait for a retry.
     pub(crate) retrying_share: f64,
-    /// Of how few jobs a share says nothing.
+    /// Of fewer open jobs the share says nothing.
     pub(crate) retrying_jobs_min: u64,
     /// New dead letters of one tenant in a minute.
     pub(crate) dlq_per_minute: u64,
@@ -40,6 +44,8 @@ pub(crate) struct Thresholds {
     pub(crate) queue_age: Duration,
     /// Jobs that lost their worker, in a minute.
     pub(crate) interruptions_per_minute: u64,
+    /// Slots that the schedules of one tenant missed, in a minute.
+    pub(crate) skipped_slots: u64,
 }
 
 impl Default for Thresholds {
@@ -52,6 +58,7 @@ impl Default for Thresholds {
             invalid_transitions: 5,
             queue_age: Duration::from_secs(300),
             interruptions_per_minute: 20,
+            skipped_slots: 1,
         }
     }
 }
@@ -84,11 +91,21 @@ pub(crate) struct Alert {
 pub(crate) type Tell = Box<dyn Fn(bool, Alert) -> BoxFuture<()> + Send + Sync>;
 
 /// The alerts that hold now.
+///
+/// There are at most [`WORST_MAX`] of one sort over all tenants, and one more that counts the rest: queues are made by
+/// naming them, so their number is the caller's to choose.
 #[derive(Default)]
 pub(crate) struct Alerts {
-    now: Mutex<Vec<Alert>>,
+    /// Replaced as a whole: whoever answers a call takes the lock for no longer than a copy of the pointer takes.
+    now: Mutex<Arc<Vec<Alert>>>,
     tell: OnceLock<Tell>,
 }
+
+/// The most alerts of one sort about the queues of one tenant.
+const WORST_MAX: usize = 20;
+
+/// What an alert is about: its sort, its tenant and its queue.
+type Key = (&'static str, Option<String>, Option<String>);
 
 /// What happened in the last minute.
 #[derive(Debug, Default)]
@@ -115,7 +132,10 @@ impl Minute {
 #[derive(Default)]
 struct Seen {
     upto: Option<u64>,
+    /// What happened before is not counted.
+    not_before: Option<Timestamp>,
     letters: BTreeMap<TenantId, Minute>,
+    skipped_slots: BTreeMap<TenantId, Minute>,
     interruptions: Minute,
     refusals: Minute,
     refusals_before: u64,
@@ -123,7 +143,7 @@ struct Seen {
 
 impl Alerts {
     /// Those that hold now.
-    pub(crate) fn now(&self) -> Vec<Alert> {
+    pub(crate) fn now(&self) -> Arc<Vec<Alert>> {
         self.now.lock().expect("nobody panics with it").clone()
     }
 
@@ -151,10 +171,11 @@ impl Alerts {
 
     /// What was there already keeps its time. It gives back what begins and what ends.
     fn replace(&self, mut found: Vec<Alert>, now: Timestamp) -> Vec<(bool, Alert)> {
-        let mut all = self.now.lock().expect("nobody panics with it");
+        let before = self.now();
+        let mut known: HashMap<Key, &Alert> = before.iter().map(|it| (it.key(), it)).collect();
         let mut news = Vec::new();
         for alert in &mut found {
-            match all.iter().find(|old| old.is_same(alert)) {
+            match known.remove(&alert.key()) {
                 Some(old) => alert.since = old.since,
                 None => {
                     alert.since = now;
@@ -163,18 +184,17 @@ impl Alerts {
                 }
             }
         }
-        let ended = all.iter().filter(|old| !found.iter().any(|alert| alert.is_same(old)));
+        let ended = before.iter().filter(|old| known.contains_key(&old.key()));
         news.extend(ended.map(|old| (false, old.clone())));
-        *all = found;
+        *self.now.lock().expect("nobody panics with it") = Arc::new(found);
         news
     }
 }
 
 impl Alert {
-    /// Is it about the same thing?
-    fn is_same(&self, other: &Alert) -> bool {
-        let key = |alert: &Alert| (alert.name, alert.tenant.clone(), alert.queue.clone());
-        key(self) == key(other)
+    /// What it is about. Two with one key are the same alert at two times.
+    fn key(&self) -> Key {
+        (self.name, self.tenant.clone(), self.queue.clone())
     }
 }
 
@@ -187,14 +207,87 @@ async fn look(
 ) -> Vec<Alert> {
     let mut found = Vec::new();
     refusals(figures, thresholds, seen, &mut found);
-    if let Err(error) = ask(engine, counts, thresholds, seen, &mut found).await {
+    unwell(engine, &mut found).await;
+    found.extend(clock(engine.store().clock()));
+    if let Err(error) = health(engine).await {
         found.push(Alert {
             severity: "P1",
             remedy: "Look at the database and at the disk. What was acknowledged is kept; work goes on when it is back.",
             ..alert("store_unavailable", 1.0, 0.0, format!("the store does not answer: {error}"))
         });
+    } else if let Err(error) = ask(engine, figures, counts, thresholds, seen, &mut found).await {
+        // It answers, and one of the questions took too long, or failed.
+        found.push(Alert {
+            remedy: "The store answers and jobs run. Look at what keeps it busy; other alerts may be missing meanwhile.",
+            ..alert("alerts_incomplete", 1.0, 0.0, format!("not all alerts could be looked at: {error}"))
+        });
     }
     found
+}
+
+/// The clock that the store follows, if it is off.
+fn clock(standing: ClockStanding) -> Option<Alert> {
+    let seconds = |time: Duration| Duration::from_secs(time.as_secs());
+    let alert = match standing {
+        ClockStanding::Agrees => return None,
+        ClockStanding::WentBack { by } => Alert {
+            remedy: "Let the machine, or the database's, follow a time server. Nothing stops: the store's time goes on, a tenth slower, until both meet. windlass doctor says when.",
+            ..alert(
+                "clock_went_back",
+                by.as_secs_f64(),
+                1.0,
+                format!("the clock is {:?} behind the store's time", seconds(by)),
+            )
+        },
+        ClockStanding::JumpedAhead { by } => Alert {
+            severity: "P1",
+            remedy: "If the clock is right now, windlass doctor --mend clock makes the store follow it, and so does a restart. If it is not, set it right: nothing else is to be done.",
+            ..alert(
+                "clock_jumped_ahead",
+                by.as_secs_f64(),
+                JUMP_MAX.as_secs_f64(),
+                format!(
+                    "the clock is {:?} ahead of the store's time, which does not follow it",
+                    seconds(by)
+                ),
+            )
+        },
+    };
+    Some(alert)
+}
+
+/// What the engine knows of itself: it cannot write, or its timers cannot look.
+async fn unwell(engine: &Engine, found: &mut Vec<Alert>) {
+    if engine.health().writes.is_some() {
+        // Nobody else may be writing, since the server says that it cannot take work: so this tells when it can again.
+        let name = MarkName::new("windlass.probe").expect("it is a name");
+        let number = engine.now().as_micros().unsigned_abs();
+        let _ = engine.submit(Write::Mark { name, number }).await;
+    }
+    let Health { writes, timers, .. } = engine.health();
+    if let Some(error) = writes {
+        let is_full = matches!(*error, Error::DiskFull(_));
+        let name = if is_full { "disk_full" } else { "store_damaged" };
+        found.push(Alert {
+            severity: "P1",
+            remedy: error.info().remedy,
+            ..alert(name, 1.0, 0.0, format!("nothing can be written: {error}"))
+        });
+    }
+    if let Some(error) = timers {
+        found.push(Alert {
+            severity: "P1",
+            remedy: "Nothing comes due: no retry, lease, time-out or schedule. It is tried again each second; mend what the message names, or restore a backup.",
+            ..alert("timers_stopped", 1.0, 0.0, format!("timers cannot look: {error}"))
+        });
+    }
+}
+
+/// Does the store answer?
+async fn health(engine: &Engine) -> Result<(), Error> {
+    tokio::time::timeout(Duration::from_secs(2), engine.check())
+        .await
+        .unwrap_or_else(|_| Err(Error::Unavailable("it did not answer within two seconds".into())))
 }
 
 fn refusals(figures: &Figures, thresholds: &Thresholds, seen: &mut Seen, found: &mut Vec<Alert>) {
@@ -221,18 +314,16 @@ fn refusals(figures: &Figures, thresholds: &Thresholds, seen: &mut Seen, found: 
 
 async fn ask(
     engine: &Engine,
+    figures: &Figures,
     counts: &Counts,
     thresholds: &Thresholds,
     seen: &mut Seen,
     found: &mut Vec<Alert>,
 ) -> Result<(), Error> {
-    let store = engine.store();
-    tokio::time::timeout(Duration::from_secs(2), store.health()).await.unwrap_or_else(|_| {
-        Err(Error::Unavailable("it did not answer within two seconds".into()))
-    })?;
-    follow(engine, seen).await?;
+    follow(engine, figures, seen).await?;
     let now = Instant::now();
-    let counts = counts.read(engine, &Scope::Every).await?.rows;
+    let counted = counts.read(engine, &Scope::Every).await?;
+    let counts = counted.rows;
     let is_open = |state: &str| State::parse(state).is_some_and(|state| !state.is_end());
     let open: u64 = counts.iter().filter(|(_, state, _)| is_open(state)).map(|row| row.2).sum();
     let retrying = |row: &&(String, String, u64)| row.1 == State::RetryScheduled.as_str();
@@ -264,6 +355,21 @@ async fn ask(
             });
         }
     }
+    for (tenant, minute) in &mut seen.skipped_slots {
+        let count = minute.count(now);
+        if count >= thresholds.skipped_slots {
+            found.push(Alert {
+                tenant: Some(tenant.to_string()),
+                remedy: "GET /api/v1/schedules/{name}/history says which slots and why. catch_up says what becomes of them; a backfill makes up for them.",
+                ..alert(
+                    "skipped_slots",
+                    count as f64,
+                    thresholds.skipped_slots as f64,
+                    format!("schedules of tenant {tenant} missed {count} slots, seen in the last minute"),
+                )
+            });
+        }
+    }
     let interruptions = seen.interruptions.count(now);
     if interruptions > thresholds.interruptions_per_minute {
         found.push(Alert {
@@ -276,30 +382,52 @@ async fn ask(
             )
         });
     }
-    for oldest in store.oldest_ready(&Scope::Every).await? {
-        let age = engine.now().since(oldest.since);
-        if age > thresholds.queue_age {
-            found.push(Alert {
-                queue: Some(oldest.queue.to_string()),
-                remedy: "GET /api/v1/jobs/{id}/why says what a job waits for: a worker, a limit, a pause.",
-                ..alert(
-                    "queue_age",
-                    age.as_secs_f64(),
-                    thresholds.queue_age.as_secs_f64(),
-                    format!("a job of queue {} has been ready for {} s", oldest.queue, age.as_secs()),
-                )
-            });
-        }
-    }
+    queue_age(&counted.oldest, thresholds.queue_age, engine.now(), found);
     Ok(())
 }
 
-/// Reads what has happened since the last look. What happened before the first one is not counted.
-async fn follow(engine: &Engine, seen: &mut Seen) -> Result<(), Error> {
+/// The queues whose jobs have been ready for longest, and how many more there are.
+fn queue_age(oldest: &[OldestReady], threshold: Duration, now: Timestamp, found: &mut Vec<Alert>) {
+    const REMEDY: &str =
+        "GET /api/v1/jobs/{id}/why says what a job waits for: a worker, a limit, a pause.";
+    let mut late: Vec<(Duration, &OldestReady)> =
+        oldest.iter().map(|it| (now.since(it.since), it)).collect();
+    late.retain(|(age, _)| *age > threshold);
+    // Of equal ones always the same: an alert that comes and goes would be told each time.
+    late.sort_unstable_by(|(a, one), (b, other)| {
+        b.cmp(a).then_with(|| one.queue.cmp(&other.queue))
+    });
+    let more = late.len().saturating_sub(WORST_MAX);
+    for (age, OldestReady { queue, .. }) in late.into_iter().take(WORST_MAX) {
+        let summary = format!("a job of queue {queue} has been ready for {} s", age.as_secs());
+        found.push(Alert {
+            queue: Some(queue.to_string()),
+            remedy: REMEDY,
+            ..alert("queue_age", age.as_secs_f64(), threshold.as_secs_f64(), summary)
+        });
+    }
+    if more > 0 {
+        let summary = format!("{more} more queues have jobs that have been ready for too long");
+        found.push(Alert {
+            remedy: "GET /api/v1/queues shows since when the oldest job of each queue has been ready.",
+            ..alert("queue_age", more as f64, 0.0, summary)
+        });
+    }
+}
+
+/// Events that the first look reads again, for those of the minute before it.
+const READ_AGAIN: u64 = 10_000;
+
+/// Reads what has happened since the last look. The first one goes back by a minute: what a server does as soon as it is
+/// back, such as skipping slots, happens before it looks.
+async fn follow(engine: &Engine, figures: &Figures, seen: &mut Seen) -> Result<(), Error> {
     let store = engine.store();
     let mut upto = match seen.upto {
         Some(upto) => upto,
-        None => *seen.upto.insert(store.feed_end().await?),
+        None => {
+            seen.not_before = Some(engine.now().minus(Minute::LENGTH));
+            *seen.upto.insert(store.feed_end().await?.saturating_sub(READ_AGAIN))
+        }
     };
     loop {
         let feed = match store.feed(&Scope::Every, upto, 1_000).await {
@@ -310,10 +438,20 @@ async fn follow(engine: &Engine, seen: &mut Seen) -> Result<(), Error> {
             other => other?,
         };
         let now = Instant::now();
+        let not_before = seen.not_before;
         for told in &feed.events {
-            let Some(event) = told.event() else { continue };
+            if not_before.is_some_and(|least| told.at < least) {
+                continue;
+            }
+            let Some(event) = told.event() else {
+                note(told, figures, seen, now);
+                continue;
+            };
             match event.to {
-                State::DlqPending => seen.letters.entry(told.tenant.clone()).or_default().add(now),
+                State::DlqPending => {
+                    figures.totals.letter(&told.tenant);
+                    seen.letters.entry(told.tenant.clone()).or_default().add(now);
+                }
                 State::Interrupted if event.is_move() => seen.interruptions.add(now),
                 _ => {}
             }
@@ -325,6 +463,19 @@ async fn follow(engine: &Engine, seen: &mut Seen) -> Result<(), Error> {
         upto = feed.upto;
     }
 }
+
+/// Counts slots that were skipped. What a person asked for is no alert.
+fn note(told: &FeedEvent, figures: &Figures, seen: &mut Seen, now: Instant) {
+    let Some(skip) = Skip::of_note(&told.line) else { return };
+    figures.totals.skipped(&told.tenant, &skip);
+    if !skip.is_asked_for() {
+        let minute = seen.skipped_slots.entry(told.tenant.clone()).or_default();
+        (0..skip.count.min(SLOTS_COUNTED_MAX)).for_each(|_| minute.add(now));
+    }
+}
+
+/// More slots of one note than this say nothing new, and would only take memory.
+const SLOTS_COUNTED_MAX: u64 = 1_000;
 
 fn alert(name: &'static str, value: f64, threshold: f64, summary: String) -> Alert {
     Alert {
@@ -342,16 +493,72 @@ fn alert(name: &'static str, value: f64, threshold: f64, summary: String) -> Ale
 
 /// `GET /api/v1/alerts`
 pub(crate) async fn list(call: Call) -> Result<Answer, Problem> {
-    Ok(Answer::ok(&List { items: seen_by(&call), next: None }))
+    Ok(Answer::ok(&List { items: seen_by(&call).await, next: None }))
 }
 
-/// Those that the caller may see.
-pub(crate) fn seen_by(call: &Call) -> Vec<Alert> {
-    let is_mine = |alert: &Alert| match (call.scope(), &alert.tenant) {
-        (Scope::Every, _) => true,
-        (Scope::Of(own), Some(tenant)) => own.as_str() == tenant,
-        // What is about the whole store is for those who look after it.
-        (Scope::Of(own), None) => own.as_str() == Engine::TENANT_DEFAULT,
+/// Those that the caller may see. A tenant sees its own, and what is about the whole store is for those who look after
+/// it. Tenants share the names of queues: one whose own jobs have waited too long sees how long those have.
+pub(crate) async fn seen_by(call: &Call) -> Vec<Alert> {
+    let all = call.app.alerts.now();
+    let Some(own) = call.scope().tenant().filter(|_| !call.sees_the_whole()) else {
+        return all.to_vec();
     };
-    call.app.alerts.now().into_iter().filter(is_mine).collect()
+    let is_mine = |alert: &&Alert| alert.tenant.as_deref() == Some(own.as_str());
+    let mut seen: Vec<Alert> = all.iter().filter(is_mine).cloned().collect();
+    let Some(shared) = all.iter().find(|it| it.name == "queue_age" && it.queue.is_some()) else {
+        return seen;
+    };
+    let threshold = Duration::from_secs_f64(shared.threshold);
+    let Ok(counted) = call.app.counts.read(call.engine(), call.scope()).await else { return seen };
+    let mut late = Vec::new();
+    queue_age(&counted.oldest, threshold, call.engine().now(), &mut late);
+    let since = shared.since;
+    seen.extend(late.into_iter().map(|it| Alert { tenant: Some(own.to_string()), since, ..it }));
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_kernel::Queue;
+
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_micros(seconds * 1_000_000)
+    }
+
+    fn oldest(count: i64) -> Vec<OldestReady> {
+        let ready = |number| OldestReady {
+            queue: Queue::new(format!("q{number:05}")).unwrap(),
+            since: at(1_000 + number),
+        };
+        (0..count).map(ready).collect()
+    }
+
+    fn found(count: i64) -> Vec<Alert> {
+        let mut found = Vec::new();
+        queue_age(&oldest(count), Duration::from_secs(10), at(100_000), &mut found);
+        found
+    }
+
+    #[test]
+    fn however_many_queues_wait_the_worst_are_named_and_the_rest_is_counted() {
+        assert_eq!(found(20).len(), 20);
+        let many = found(30_000);
+        assert_eq!(many.len(), WORST_MAX + 1);
+        assert_eq!(many[0].queue.as_deref(), Some("q00000"), "the longest first");
+        let rest = many.last().unwrap();
+        assert_eq!((rest.queue.as_deref(), rest.value), (None, 29_980.0));
+    }
+
+    #[test]
+    fn what_goes_on_keeps_its_time_and_what_ended_is_told() {
+        let alerts = Alerts::default();
+        let news = alerts.replace(found(3), at(1));
+        assert!(news.iter().all(|(begins, _)| *begins) && news.len() == 3);
+        let news = alerts.replace(found(2), at(2));
+        let ended: Vec<_> = news.iter().map(|(begins, it)| (*begins, it.queue.clone())).collect();
+        assert_eq!(ended, [(false, Some("q00002".to_owned()))]);
+        assert!(alerts.now().iter().all(|alert| alert.since == at(1)));
+    }
 }

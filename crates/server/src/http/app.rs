@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, Uri, header, uri::Authority};
 use tokio::sync::{SemaphorePermit, watch};
 use windlass::Engine;
 use windlass_kernel::{Job, JobId, Principal, TenantId, token::Role};
@@ -16,14 +16,17 @@ use windlass_store::read::Scope;
 
 use super::{
     alerts::{Alerts, Thresholds},
+    bells::Bells,
     caller::{Access, Caller},
     counts::Counts,
     figures::Figures,
     limits::Limits,
     listening::Listening,
+    pages::Pages,
     problem::Problem,
     room::Rooms,
     route::Call,
+    streams::Streams,
     tail::Tail,
     tokens,
 };
@@ -36,6 +39,8 @@ pub(crate) struct Settings {
     pub(crate) dev: bool,
     /// The most bytes of a body.
     pub(crate) body_bytes_max: usize,
+    /// The most bytes of bodies that are read and answers that are written, at once. A tenant has a quarter of them.
+    pub(crate) memory_bytes_max: usize,
     /// How long a body may take to come.
     pub(crate) body_timeout: Duration,
     /// How long the head of a request may take to come.
@@ -59,6 +64,7 @@ impl Settings {
         Self {
             dev,
             body_bytes_max: 8 * 1024 * 1024,
+            memory_bytes_max: 512 * 1024 * 1024,
             body_timeout: Duration::from_secs(30),
             header_timeout: Duration::from_secs(10),
             connections_max: 10_000,
@@ -75,7 +81,10 @@ pub(crate) struct App {
     pub(crate) engine: Engine,
     pub(crate) settings: Settings,
     pub(crate) rooms: Arc<Rooms>,
+    pub(crate) bells: Bells,
+    pub(crate) streams: Streams,
     pub(crate) tail: Arc<Tail>,
+    pub(crate) pages: Pages,
     pub(crate) figures: Arc<Figures>,
     pub(crate) traces: Traces,
     pub(crate) alerts: Arc<Alerts>,
@@ -99,10 +108,14 @@ impl App {
         traces: Traces,
         stopping: watch::Receiver<bool>,
     ) -> Self {
+        let rooms: Arc<Rooms> = Arc::default();
         Self {
             engine,
-            rooms: Arc::default(),
+            bells: Bells::new(rooms.clone()),
+            rooms,
+            streams: Streams::default(),
             tail: Arc::default(),
+            pages: Pages::default(),
             figures: Arc::new(Figures::new(&traces.counts)),
             traces,
             alerts: Arc::default(),
@@ -155,7 +168,8 @@ impl App {
             (false, Access::Open) => ("anybody", Role::Viewer),
             (false, _) => return Err(Problem::unauthorized("the call brings no token")),
         };
-        Ok(Caller { principal: Principal::new(name)?, scope: scope.into(), role })
+        let principal = Principal::new(name)?;
+        Ok(Caller { principal, scope: scope.into(), role, has_token: false })
     }
 
     /// A place for a call that reads or writes, if there is one left. Workers need none.
@@ -174,20 +188,24 @@ impl App {
 
     /// A page of another site can make a browser call this machine, also under a name of its own. Without tokens only
     /// the names of this machine are answered, and only its own pages.
-    pub(crate) fn check_host(&self, headers: &HeaderMap) -> Result<(), Problem> {
+    pub(crate) fn check_host(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
         if !self.settings.dev {
             return Ok(());
         }
         let text =
             |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or("?"));
-        let host = text(header::HOST).unwrap_or("");
-        if !is_this_machine(host) {
-            let detail = format!("{host} is no name of this machine; use localhost");
-            return Err(Problem::forbidden(detail));
+        // HTTP/2 says it in `:authority`, and need not say it again.
+        let authority = uri.authority().map(Authority::as_str);
+        for host in [text(header::HOST), authority].into_iter().flatten() {
+            if !is_this_machine(host) {
+                let detail = format!("{host} is no name of this machine; use localhost");
+                return Err(Problem::forbidden(detail));
+            }
         }
         let origin =
             text(header::ORIGIN).map(|origin| origin.split_once("://").map_or("?", |it| it.1));
-        if origin.is_some_and(|origin| !is_this_machine(origin)) {
+        // A page from a file, or from nowhere, has no name.
+        if origin.is_some_and(|origin| origin.is_empty() || !is_this_machine(origin)) {
             return Err(Problem::forbidden("a page of another site may not call this machine"));
         }
         Ok(())
@@ -199,7 +217,7 @@ fn is_this_machine(host: &str) -> bool {
     let name = host.rsplit_once(':').map_or(host, |(name, port)| {
         if port.bytes().all(|byte| byte.is_ascii_digit()) { name } else { host }
     });
-    matches!(name, "localhost" | "[::1]" | "")
+    matches!(name, "localhost" | "[::1]")
         || name.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.is_loopback())
 }
 

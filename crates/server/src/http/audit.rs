@@ -15,6 +15,7 @@ pub(crate) async fn list(call: Call) -> Result<Answer, Problem> {
     let limit = usize::try_from(limit).expect("it is bounded");
     let acts = call.engine().store().acts(call.scope(), before, limit).await?;
     let next = acts.last().filter(|_| acts.len() == limit).map(|last| last.number.to_string());
-    let items: Vec<Json> = acts.iter().filter_map(feed::shown).collect();
+    let traces = feed::traces_of(&call, &acts).await?;
+    let items: Vec<Json> = acts.iter().filter_map(|act| feed::shown(act, &traces)).collect();
     Ok(Answer::ok(&List { items, next }))
 }

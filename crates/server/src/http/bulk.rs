@@ -5,7 +5,7 @@
 //! others are served meanwhile. Each of its acts has an identity that is made of the operation and the job: done
 //! again after a crash, it is done once.
 
-use std::time::Duration;
+use std::time::Instant;
 
 use axum::http::StatusCode;
 use schemars::JsonSchema;
@@ -13,9 +13,11 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use windlass::{Context, Engine, HandlerResult, Outcome, Stop};
 use windlass_kernel::{
-    Actor, By, DlqId, Job, JobId, Kind, LetterState, Op, Payload, Principal, Queue, Refusal, State,
-    Tag, Timestamp,
-    ops::{Cancel, NewJob, Promote, PromoteWhen, Requeue, Rerun, RetryNow},
+    Actor, By, Digest, DlqId, IdempotencyKey, Job, JobId, Kind, LetterState, LimitKey, Op, Payload,
+    Principal, Queue, Refusal, State, Tag, Timestamp,
+    ops::{
+        Cancel, Checkpoint, Idempotency, NewJob, Promote, PromoteWhen, Requeue, Rerun, RetryNow,
+    },
 };
 use windlass_store::{
     Write,
@@ -25,6 +27,7 @@ use windlass_store::{
 use super::{
     document::{JobDocument, List},
     jobs::{create, cursor},
+    pace::Pace,
     problem::Problem,
     route::{Answer, Call},
 };
@@ -32,8 +35,6 @@ use super::{
 /// Where operations wait, and what kind they are.
 pub(crate) const QUEUE: &str = "windlass.operations";
 pub(crate) const KIND: &str = "windlass.operation";
-/// Names of queues and kinds that are ours.
-pub(crate) const RESERVED: &str = "windlass.";
 
 /// An act on many.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -82,25 +83,51 @@ pub(crate) struct BulkFilter {
     tag: Option<Tag>,
     /// Whose last failure has this code.
     code: Option<String>,
+    /// With this limit key.
+    #[schemars(with = "Option<String>")]
+    limit_key: Option<LimitKey>,
     /// Created at this time or later.
     #[schemars(with = "Option<String>")]
     created_from: Option<Timestamp>,
     /// Created before this time.
     #[schemars(with = "Option<String>")]
     created_before: Option<Timestamp>,
+    /// Failed for good at this time or later.
+    #[schemars(with = "Option<String>")]
+    failed_from: Option<Timestamp>,
+    /// Failed for good before this time.
+    #[schemars(with = "Option<String>")]
+    failed_before: Option<Timestamp>,
 }
 
 impl BulkFilter {
     /// Does it say nothing?
     fn is_empty(&self) -> bool {
-        let Self { states, queue, kind, tag, code, created_from, created_before } = self;
+        let Self { states, queue, kind, tag, code, limit_key, .. } = self;
+        let times = [self.created_from, self.created_before, self.failed_from, self.failed_before];
         states.is_empty()
             && queue.is_none()
             && kind.is_none()
             && tag.is_none()
             && code.is_none()
-            && created_from.is_none()
-            && created_before.is_none()
+            && limit_key.is_none()
+            && times.iter().all(Option::is_none)
+    }
+
+    /// As a store knows it, but for states.
+    fn jobs(&self, scope: &Scope) -> JobFilter {
+        JobFilter {
+            queue: self.queue.clone(),
+            kind: self.kind.clone(),
+            tag: self.tag.clone(),
+            code: self.code.clone(),
+            limit_key: self.limit_key.clone(),
+            created_from: self.created_from,
+            created_before: self.created_before,
+            failed_from: self.failed_from,
+            failed_before: self.failed_before,
+            ..JobFilter::of(scope.clone())
+        }
     }
 }
 
@@ -118,10 +145,20 @@ pub(crate) struct Operation {
 impl BulkBody {
     const PER_SECOND_DEFAULT: u32 = 100;
     const PER_SECOND_MAX: u32 = 10_000;
+    const REASON_MAX: usize = 4_096;
+    const CODE_MAX: usize = 256;
+    /// What was asked for is shown up to this length. Whatever was taken in within its bounds is shorter.
+    const SHOWN_MAX: usize = 32 * 1024;
 
     fn check(&self) -> Result<(), Refusal> {
         if self.per_second.is_some_and(|rate| rate == 0 || rate > Self::PER_SECOND_MAX) {
             return Err(Refusal::invalid("per_second", "must lie between 1 and 10000"));
+        }
+        if self.reason.as_ref().is_some_and(|reason| reason.len() > Self::REASON_MAX) {
+            return Err(Refusal::invalid("reason", "must be at most 4096 bytes long"));
+        }
+        if self.filter.code.as_ref().is_some_and(|code| code.len() > Self::CODE_MAX) {
+            return Err(Refusal::invalid("code", "must be at most 256 bytes long"));
         }
         if self.filter.is_empty() {
             let why = "must say which: with none it would be all that there is";
@@ -174,7 +211,8 @@ pub(crate) async fn preview(call: Call) -> Result<Answer, Problem> {
     let scope = Scope::Of(call.caller.tenant()?.clone());
     let mut from = None;
     loop {
-        let (found, next) = matching(call.engine(), &scope, &body, snapshot_at, from).await?;
+        let cursor = Cursor { from, limit: PAGE_MAX };
+        let (found, next) = matching(call.engine(), &scope, &body, snapshot_at, cursor).await?;
         for target in found {
             preview.count += 1;
             if preview.sample.len() < SAMPLE {
@@ -197,12 +235,14 @@ pub(crate) async fn begin(call: Call) -> Result<Answer, Problem> {
     let operation = Operation { body, snapshot_at: call.engine().now(), principal };
     let payload = serde_json::to_string(&operation).expect("it is plain data");
     let payload = Payload::parse(&payload, Payload::MAX_BYTES_DEFAULT)?;
+    let job_id = call.engine().ids().job_id();
     let new = NewJob {
         queue: Queue::new(QUEUE)?,
+        idempotency: Idempotency::Server { key: IdempotencyKey::of_job(job_id) },
         trace_id: Some(call.trace.clone()),
         ..NewJob::new(Kind::new(KIND)?, payload)
     };
-    let (_, job) = create(&call, None, new).await?;
+    let (_, job) = create(&call, Some(job_id), new).await?;
     let document = document(&call, job).await?;
     Ok(Answer::json(StatusCode::CREATED, &document))
 }
@@ -237,7 +277,9 @@ async fn document(call: &Call, job: Job) -> Result<OperationDocument, Problem> {
     Ok(OperationDocument {
         operation_id: job.id,
         state: job.state,
-        asked: payload.and_then(super::document::raw),
+        asked: payload
+            .filter(|payload| payload.len() <= BulkBody::SHOWN_MAX)
+            .and_then(super::document::raw),
         progress: progress.and_then(|progress| super::document::raw(progress.value)),
         created_at: job.spec.created_at,
         finished_at: job.finished_at,
@@ -277,53 +319,28 @@ async fn matching(
     scope: &Scope,
     body: &BulkBody,
     snapshot_at: Timestamp,
-    from: Option<Position>,
+    cursor: Cursor,
 ) -> Result<(Vec<Target>, Option<Position>), windlass_store::Error> {
-    let cursor = Cursor { from, limit: 500 };
     let filter = &body.filter;
     if body.act != Act::Requeue {
         let before = filter.created_before.map_or(snapshot_at, |before| before.min(snapshot_at));
-        let wanted = JobFilter {
-            states: body.states(),
-            queue: filter.queue.clone(),
-            kind: filter.kind.clone(),
-            tag: filter.tag.clone(),
-            created_from: filter.created_from,
-            created_before: Some(before),
-            ..JobFilter::of(scope.clone())
-        };
+        let wanted =
+            JobFilter { states: body.states(), created_before: Some(before), ..filter.jobs(scope) };
         let page = engine.store().jobs(wanted, cursor).await?;
-        let fits = page.items.into_iter().filter(|job| fits(filter, job));
-        return Ok((fits.map(|job| Target { job, letter: None }).collect(), page.next));
+        // Operations themselves are left alone.
+        let jobs = page.items.into_iter().filter(|job| job.spec.kind.as_str() != KIND);
+        return Ok((jobs.map(|job| Target { job, letter: None }).collect(), page.next));
     }
-    let wanted = LetterFilter { scope: scope.clone(), state: Some(LetterState::Open) };
-    let page = engine.store().letters(wanted, cursor).await?;
+    let before = filter.failed_before.map_or(snapshot_at, |before| before.min(snapshot_at));
+    let jobs = JobFilter { failed_before: Some(before), ..filter.jobs(scope) };
+    let (scope, state) = (scope.clone(), Some(LetterState::Open));
+    let page = engine.store().letters(LetterFilter { scope, state, jobs }, cursor).await?;
     let mut found = Vec::new();
-    for letter in page.items.into_iter().filter(|letter| letter.created_at < snapshot_at) {
-        if filter.code.as_ref().is_some_and(|code| *code != letter.failure.code) {
-            continue;
-        }
-        let job = engine.store().job(scope, letter.job_id).await?;
-        let job = job.filter(|job| fits_letter(filter, job));
+    for letter in page.items {
+        let job = engine.store().job(&Scope::Of(letter.tenant), letter.job_id).await?;
         found.extend(job.map(|job| Target { job, letter: Some(letter.id) }));
     }
     Ok((found, page.next))
-}
-
-/// What the store's filter does not know. Operations themselves are left alone.
-fn fits(filter: &BulkFilter, job: &Job) -> bool {
-    let code = job.error.as_ref().map(|failure| failure.code.as_str());
-    job.spec.kind.as_str() != KIND
-        && filter.code.as_deref().is_none_or(|wanted| code == Some(wanted))
-}
-
-fn fits_letter(filter: &BulkFilter, job: &Job) -> bool {
-    let spec = &job.spec;
-    filter.queue.as_ref().is_none_or(|queue| *queue == spec.queue)
-        && filter.kind.as_ref().is_none_or(|kind| *kind == spec.kind)
-        && filter.tag.as_ref().is_none_or(|tag| spec.tags.contains(tag))
-        && filter.created_from.is_none_or(|from| spec.created_at >= from)
-        && filter.created_before.is_none_or(|before| spec.created_at < before)
 }
 
 /// How far an operation has come.
@@ -337,6 +354,9 @@ struct Done {
     cursor: Option<String>,
 }
 
+/// The most that one look finds.
+const PAGE_MAX: usize = 500;
+
 /// How often it acts in a second.
 const STEPS: u32 = 10;
 
@@ -348,12 +368,17 @@ pub(crate) async fn carry_out(operation: Operation, context: Context) -> Handler
     let mut done: Done = known.and_then(|known| known.get().ok()).unwrap_or_default();
     let per_second = operation.body.per_second.unwrap_or(BulkBody::PER_SECOND_DEFAULT);
     let in_step = usize::try_from(per_second.div_ceil(STEPS))?;
-    let pause = Duration::from_secs(1).mul_f64(in_step as f64 / f64::from(per_second));
+    let mut pace = Pace::new(per_second, Instant::now());
+    // What takes a second is noted together, so whoever is killed now and then still gets on.
+    let limit = usize::try_from(per_second)?.clamp(1, PAGE_MAX);
+    let mut is_noted = context.interruptions() == 0;
     loop {
         let from = done.cursor.as_deref().map(str::parse).transpose()?;
         let (body, snapshot_at) = (&operation.body, operation.snapshot_at);
-        let (targets, next) = matching(&engine, &scope, body, snapshot_at, from).await?;
+        let cursor = Cursor { from, limit };
+        let (targets, next) = matching(&engine, &scope, body, snapshot_at, cursor).await?;
         for step in targets.chunks(in_step) {
+            tokio::time::sleep(pace.take(step.len(), Instant::now())).await;
             if matches!(context.stop(), Some(Stop::Cancelled)) {
                 context.progress(&done).await?;
                 return Ok(Outcome::cancelled(None));
@@ -367,14 +392,28 @@ pub(crate) async fn carry_out(operation: Operation, context: Context) -> Handler
                     Err(error) => return Err(error.into()),
                 }
             }
-            tokio::time::sleep(pause).await;
         }
         done.cursor = next.map(|next| next.to_string());
         context.progress(&done).await?;
+        if !std::mem::replace(&mut is_noted, true) {
+            checkpoint(&engine, &context, &done).await?;
+        }
         if done.cursor.is_none() {
             return Ok(Outcome::done(&done));
         }
     }
+}
+
+/// Says that it gets on although it was interrupted: what is interrupted again and again without that is given up.
+async fn checkpoint(engine: &Engine, context: &Context, done: &Done) -> HandlerResult {
+    let op = Checkpoint {
+        job_id: context.job_id(),
+        epoch: context.epoch(),
+        by: By::worker(context.worker().clone()),
+        state: Digest::of(&serde_json::to_string(done)?),
+    };
+    engine.submit(Write::Op { tenant: context.tenant().clone(), op: op.into() }).await?;
+    Ok(())
 }
 
 fn write(operation: &Operation, context: &Context, target: &Target) -> Write {

@@ -3,7 +3,9 @@
 //! Everything that says who somebody is comes from here. Without tokens there is one caller, who may do everything:
 //! that is for a server that only this machine can reach.
 
-use windlass_kernel::{Actor, By, Principal, TenantId, TraceId, token::Role};
+use windlass_kernel::{
+    Actor, By, Principal, TenantId, Token, TraceId, holder::Holder, token::Role,
+};
 use windlass_store::read::Scope;
 
 use super::problem::Problem;
@@ -16,6 +18,8 @@ pub(crate) struct Caller {
     pub(crate) scope: Scope,
     /// What they may do.
     pub(crate) role: Role,
+    /// Did they bring a token? Without one there is one caller, whatever it calls itself.
+    pub(crate) has_token: bool,
 }
 
 /// What a route asks of its caller.
@@ -69,6 +73,20 @@ impl Caller {
             Scope::Every => Err(Problem::forbidden(
                 "a token for every tenant makes nothing new: use a token of the tenant that it is for",
             )),
+        }
+    }
+
+    /// To whom the leases belong that they claim; to nobody, if they brought no token.
+    pub(crate) fn holder(&self) -> Option<Holder> {
+        let tenant = self.scope.tenant().map_or(Token::EVERY_TENANT, TenantId::as_str);
+        self.has_token.then(|| Holder::new(tenant, &self.principal))
+    }
+
+    /// They, as whoever writes about a lease without a word about which of their workers they are.
+    pub(crate) fn as_worker(&self) -> Actor {
+        match self.holder() {
+            Some(holder) => Actor::Worker(holder.any_session()),
+            None => Actor::User(self.principal.clone()),
         }
     }
 

@@ -4,21 +4,20 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use tokio::{sync::oneshot, time::Instant};
 use windlass::Error;
 use windlass_kernel::{
-    By, Kind, Queue, TenantId, Timestamp, WorkerId,
+    By, Kind, Queue, Timestamp, WorkerId,
     ids::ClaimId,
-    ops::{Claim, NewJob, Release},
+    ops::{NewJob, Release},
+    own_names::check_not_own,
     time::duration_ms_option,
 };
-use windlass_store::{
-    ClaimMany, Granted, Reply, Write,
-    read::{Listens, Scope},
-};
+use windlass_store::{ClaimMany, Granted, Reply, Write, read::Listens};
 
 use super::{
-    bulk::RESERVED,
+    body,
     document::{JobDocument, raw},
     problem::Problem,
     route::{Answer, Call},
@@ -31,11 +30,11 @@ pub(crate) struct ClaimBody {
     /// The worker: one session, with a fresh name at each start of its process.
     #[schemars(with = "String")]
     worker_id: WorkerId,
-    /// The queues it listens to; `default`, if nothing is said.
+    /// The queues it listens to, at most 1,000; `default`, if nothing is said.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     queues: Vec<Queue>,
-    /// The kinds it can run; all, if nothing is said.
+    /// The kinds it can run, at most 1,000; all, if nothing is said.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     kinds: Vec<Kind>,
@@ -52,9 +51,8 @@ pub(crate) struct ClaimBody {
     /// Start them at once: claim and start in one op.
     #[serde(default)]
     start: bool,
-    /// The identity of this claim, `claim_` and 26 digits as in our ids: sent again, it gets the same leases.
-    #[schemars(with = "Option<String>")]
-    claim_id: Option<ClaimId>,
+    /// The identity of this claim: any text of up to 100 characters, such as a UUID. Sent again, it gets the same leases.
+    claim_id: Option<String>,
     /// Other workers of the same process: a job that must be alone is alone in its process.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
@@ -93,24 +91,31 @@ pub(crate) struct LeaseDocument {
 const WAIT_MAX: Duration = Duration::from_secs(30);
 const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 const NEIGHBOURS_MAX: usize = 1_000;
+/// The most bytes of a claim. As many names as it may have take less.
+const BYTES_MAX: usize = 1024 * 1024;
 
 /// `POST /api/v1/claims`
 pub(crate) async fn claim(mut call: Call) -> Result<Answer, Problem> {
+    if call.body.len() > BYTES_MAX {
+        let detail = format!("a claim has at most {BYTES_MAX} bytes; name fewer queues and kinds");
+        return Err(Problem::too_large(detail));
+    }
     let body: ClaimBody = call.body()?;
     call.forget_request();
     let until = Instant::now() + body.wait.unwrap_or_default().min(WAIT_MAX);
     let wanted = wanted(&call, body)?;
     Box::pin(listens(&call, &wanted)).await?;
-    let names = |names: &[Queue]| names.iter().map(ToString::to_string).collect();
-    let kinds = wanted.kinds.iter().map(ToString::to_string).collect();
-    let tenant = wanted.tenant.as_ref().map(ToString::to_string);
-    let room = call.app.rooms.enter((tenant, names(&wanted.queues), kinds));
+    let tenant = wanted.tenant.as_ref();
+    let waits = until > Instant::now();
+    let _bell = tenant.filter(|_| waits).map(|tenant| call.app.bells.of(call.engine(), tenant));
+    let room = call.app.rooms.enter(tenant, (wanted.queues.clone(), wanted.kinds.clone()));
     let mut stopping = call.app.stopping.clone();
     // A claim that gets nothing leaves no trace, so each look is under the one identity that the caller knows: if the
     // answer is lost, the same call again gets these leases.
     loop {
         // Whoever is told from here on is told of something that this claim may not have seen.
         let told = room.notified();
+        body::room(&call.app, call.scope())?;
         let reply = take(&call, wanted.clone()).await;
         let reply = reply.map_err(|_| Problem::stopping("the server stops"))??;
         let Reply::Granted { jobs, again_at } = reply else {
@@ -163,9 +168,8 @@ fn wanted(call: &Call, body: ClaimBody) -> Result<ClaimMany, Problem> {
         true => vec![Queue::new(NewJob::DEFAULT_NAME)?],
         false => body.queues,
     };
-    if queues.iter().any(|queue| queue.as_str().starts_with(RESERVED)) {
-        let why = "must not begin with windlass.: those are the server's own";
-        return Err(windlass_kernel::Refusal::invalid("queues", why).into());
+    for queue in &queues {
+        check_not_own("queues", queue.as_str())?;
     }
     if body.neighbours.len() > NEIGHBOURS_MAX {
         let why = "must be at most 1,000";
@@ -173,40 +177,65 @@ fn wanted(call: &Call, body: ClaimBody) -> Result<ClaimMany, Problem> {
     }
     let neighbours = body.neighbours.iter().map(|worker| worker_of(call, worker));
     let neighbours = neighbours.collect::<Result<Vec<WorkerId>, Problem>>()?;
-    let lease = body.lease.unwrap_or(LEASE_DEFAULT);
-    if lease < Claim::LEASE_MIN || lease > Claim::LEASE_MAX {
-        let why = "must lie between 100 ms and 24 hours";
-        return Err(windlass_kernel::Refusal::invalid("lease_ms", why).into());
-    }
-    Ok(ClaimMany {
-        claim_id: body.claim_id.unwrap_or_else(|| call.engine().ids().claim_id()),
-        worker: worker_of(call, &body.worker_id)?,
+    let worker = worker_of(call, &body.worker_id)?;
+    let claim_id = match &body.claim_id {
+        Some(text) => claim_id(&worker, text)?,
+        None => call.engine().ids().claim_id(),
+    };
+    let claim = ClaimMany {
+        claim_id,
+        worker,
         trace_id: call.given_trace().cloned(),
         tenant: call.scope().tenant().cloned(),
+        except: Vec::new(),
         queues,
         kinds: body.kinds,
         max: body.max.unwrap_or(1).clamp(1, 1_000),
-        lease,
+        lease: body.lease.unwrap_or(LEASE_DEFAULT),
         start: body.start,
         neighbours,
-    })
+    };
+    claim.check()?;
+    Ok(claim)
 }
 
-/// The session of a worker that calls. Two tenants may use the same name: each has its own.
+/// The longest `claim_id`, in characters.
+const CLAIM_ID_CHARS_MAX: usize = 100;
+
+/// The claim that this text names: one of our own ids is itself, and any other text is one of this worker's.
+fn claim_id(worker: &WorkerId, text: &str) -> Result<ClaimId, windlass_kernel::Refusal> {
+    if let Ok(own) = text.parse() {
+        return Ok(own);
+    }
+    if text.is_empty() || text.chars().count() > CLAIM_ID_CHARS_MAX {
+        let why = "must have between 1 and 100 characters";
+        return Err(windlass_kernel::Refusal::invalid("claim_id", why));
+    }
+    // The name of a worker has a length, so that no two pairs look alike.
+    let digest = Sha256::digest(format!("{}:{worker}{text}", worker.as_str().len()));
+    let first = digest[..16].try_into().expect("a digest is longer");
+    Ok(ClaimId::from_u128(u128::from_be_bytes(first)))
+}
+
+/// The session of a worker that calls. Two principals may use the same name: each has its own.
 pub(crate) fn worker_of(call: &Call, worker: &WorkerId) -> Result<WorkerId, Problem> {
     if worker.as_str().contains('/') {
         return Err(windlass_kernel::Refusal::invalid("worker_id", "must not contain /").into());
     }
-    let name = match call.scope() {
-        Scope::Of(tenant) if is_default(tenant) => return Ok(worker.clone()),
-        Scope::Of(tenant) => format!("{tenant}/{worker}"),
-        Scope::Every => format!("*/{worker}"),
-    };
-    Ok(WorkerId::new(name)?)
+    check_not_own("worker_id", worker.as_str())?;
+    match call.caller.holder() {
+        Some(holder) => Ok(holder.session(worker)?),
+        None => Ok(worker.clone()),
+    }
 }
 
-fn is_default(tenant: &TenantId) -> bool {
-    tenant.as_str() == windlass::Engine::TENANT_DEFAULT
+/// The name that the session of a worker with a token had before sessions named their principals.
+pub(crate) fn former_session(call: &Call, worker: &WorkerId) -> Option<WorkerId> {
+    let tenant = call.scope().tenant().filter(|_| call.caller.has_token)?;
+    if tenant.as_str() == windlass::Engine::TENANT_DEFAULT {
+        return Some(worker.clone());
+    }
+    WorkerId::new(format!("{tenant}/{worker}")).ok()
 }
 
 /// Says what the worker listens to, so that it is known why a job does not run.
@@ -233,5 +262,25 @@ impl From<Granted> for LeaseDocument {
             leased_until: job.lease.as_ref().map(|lease| lease.until),
             job: JobDocument { payload: raw(granted.payload), ..JobDocument::from(job) },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_is_named_by_any_text_and_each_worker_has_its_own() {
+        let [ann, bob] = ["ann", "bob"].map(|name| WorkerId::new(name).unwrap());
+        let uuid = "0b7c1f0e-6a51-4b6f-9a39-7d7b7f1f5a20";
+        assert_eq!(claim_id(&ann, uuid), claim_id(&ann, uuid));
+        assert_ne!(claim_id(&ann, uuid), claim_id(&bob, uuid));
+        assert_ne!(claim_id(&ann, "1"), claim_id(&ann, "2"));
+        let own = ClaimId::from_u128(7);
+        assert_eq!(claim_id(&ann, &own.to_string()), Ok(own));
+        for bad in [String::new(), "x".repeat(101)] {
+            assert_eq!(claim_id(&ann, &bad).unwrap_err().code(), "INVALID_INPUT");
+        }
+        assert!(claim_id(&ann, &"ä".repeat(100)).is_ok());
     }
 }

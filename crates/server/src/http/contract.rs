@@ -40,11 +40,11 @@ pub(crate) fn event(
     position: u64,
 ) -> Option<Json> {
     match contract.map(|contract| contract.name) {
-        Some("runs") => runs::tell(&event, spec).as_ref().map(json),
+        Some("runs") => runs::tell(&event, spec, position).as_ref().map(json),
         Some("tasks") => tasks::tell(&event, spec, position).as_ref().map(json),
-        Some("jobs") => jobs::tell(&event, spec).as_ref().map(json),
-        Some("ingest") => ingest::tell(&event, spec).as_ref().map(json),
-        _ => Some(json(&EventDocument::from(event))),
+        Some("jobs") => jobs::tell(&event, spec, position).as_ref().map(json),
+        Some("ingest") => ingest::tell(&event, spec, position).as_ref().map(json),
+        _ => Some(json(&EventDocument::new(event, Some(&spec.trace_id)))),
     }
 }
 

@@ -15,7 +15,10 @@ use std::{
 use tokio::sync::Mutex;
 use windlass::Engine;
 use windlass_kernel::{TenantId, Timestamp};
-use windlass_store::{Error, read::Scope};
+use windlass_store::{
+    Error,
+    read::{OldestReady, Scope},
+};
 
 /// A count that took so long is kept.
 const LONG: Duration = Duration::from_millis(50);
@@ -26,10 +29,12 @@ const WORTH: u32 = 50;
 /// The most tenants whose counts are kept.
 const KEPT_MAX: usize = 1_000;
 
-/// Jobs by queue and state, and when they were counted.
+/// Jobs by queue and state, what waits longest, and when that was.
 #[derive(Clone, Debug)]
 pub(crate) struct Counted {
     pub(crate) rows: Arc<Vec<(String, String, u64)>>,
+    /// For each queue since when the job has been ready that waits longest.
+    pub(crate) oldest: Arc<Vec<OldestReady>>,
     pub(crate) at: Timestamp,
 }
 
@@ -52,8 +57,9 @@ impl Counts {
         }
         let at = engine.now();
         let rows = Arc::new(engine.store().counts(scope).await?);
+        let oldest = Arc::new(engine.store().oldest_ready(scope).await?);
         let jobs: u64 = rows.iter().map(|(_, _, count)| count).sum();
-        let counted = Counted { rows, at };
+        let counted = Counted { rows, oldest, at };
         let took = now.elapsed();
         kept.retain(|_, (_, until)| now < *until);
         if took >= LONG && jobs >= MANY && kept.len() < KEPT_MAX {

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use windlass_kernel::{
-    Actor, Cause, Class, DlqId, Epoch, Event, Fact, Failure, Job, JobId, State, Timestamp,
+    Actor, Cause, Class, DlqId, Epoch, Event, Fact, Failure, Job, JobId, State, Timestamp, TraceId,
     job::{Origin, ScheduleType, Wait, Wakeup},
     time::as_ms,
 };
@@ -183,7 +183,7 @@ impl From<&Job> for JobDocument {
         let spec = &job.spec;
         let (requeued_from_dlq_id, rerun_of) = match spec.origin {
             Origin::Enqueued => (None, None),
-            Origin::Requeued(letter) => (Some(letter), None),
+            Origin::Requeued(letter) => (Some(letter), Some(letter.job_id())),
             Origin::Rerun(earlier) => (None, Some(earlier)),
         };
         Self {
@@ -278,16 +278,19 @@ pub(crate) struct EventDocument {
     /// Who did it.
     #[schemars(with = "String")]
     pub(crate) actor: Actor,
-    /// The trace of the request behind it, if it brought one.
+    /// The trace of the request behind it, or else of its job; null, if the job is no longer kept.
     pub(crate) trace_id: Option<String>,
     /// What else is worth knowing.
     #[schemars(with = "serde_json::Value")]
     pub(crate) fact: Fact,
 }
 
-impl From<Event> for EventDocument {
-    fn from(event: Event) -> Self {
+impl EventDocument {
+    /// The document of `event`, of a job with this trace.
+    pub(crate) fn new(event: Event, of_job: Option<&TraceId>) -> Self {
+        let trace_id = event.trace_id.as_ref().or(of_job);
         Self {
+            trace_id: trace_id.map(ToString::to_string),
             job_id: event.job_id,
             number: event.number,
             at: event.at,
@@ -298,10 +301,21 @@ impl From<Event> for EventDocument {
             retry_count: event.retry_count,
             epoch: event.epoch,
             actor: event.actor,
-            trace_id: event.trace_id.map(|trace| trace.to_string()),
             fact: event.fact,
         }
     }
+}
+
+/// What a search found, or a part of it. A part is full, or the last one, unless it says that it is incomplete.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Found<T> {
+    /// What was found.
+    pub(crate) items: Vec<T>,
+    /// Where the next part begins: send it as `cursor`. Null at the end.
+    pub(crate) next: Option<String>,
+    /// The search stopped at its time limit before this part was full. There may be more from `next` on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) incomplete: Option<bool>,
 }
 
 /// A list, or a part of one.

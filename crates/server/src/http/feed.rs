@@ -22,11 +22,16 @@ use tokio::{
     time::timeout,
 };
 use windlass_kernel::{JobId, Spec, Timestamp, contract::Contract};
-use windlass_store::{Error, read::FeedEvent};
+use windlass_store::{
+    Error,
+    read::{FeedEvent, Traces},
+};
 
 use super::{
+    caller::Access,
     contract::{self, Json},
     document::{EventDocument, List, raw},
+    pages::{Key, Page},
     problem::Problem,
     route::{Answer, Call},
 };
@@ -53,9 +58,9 @@ pub(crate) struct FeedDocument {
 pub(crate) async fn list(call: Call) -> Result<Answer, Problem> {
     let contract = call.query.contract()?;
     let after = call.query.number("after", u64::MAX)?.unwrap_or(0);
-    let rows = call.query.number("limit", 1_000)?.unwrap_or(100);
-    let rows = u32::try_from(rows.max(1)).expect("it is bounded");
-    let (items, upto) = page(&call, contract, after, rows).await?;
+    let limit = call.query.number("limit", 1_000)?.unwrap_or(100);
+    let limit = u32::try_from(limit.max(1)).expect("it is bounded");
+    let (items, upto) = page(&call, contract, after, limit).await?;
     let items = items.into_iter().map(|(_, item)| item).collect::<Vec<Json>>();
     Ok(Answer::ok(&List { items, next: Some(upto.to_string()) }))
 }
@@ -65,13 +70,17 @@ async fn page(
     call: &Call,
     contract: Option<&Contract>,
     after: u64,
-    rows: u32,
+    limit: u32,
 ) -> Result<(Vec<(u64, Json)>, u64), Error> {
     let store = call.engine().store();
-    let feed = store.feed(call.scope(), after, rows).await?;
+    let feed = store.feed(call.scope(), after, limit).await?;
     let mut specs: HashMap<JobId, Option<Arc<Spec>>> = HashMap::new();
+    let traces = match contract {
+        Some(_) => Traces::new(),
+        None => traces_of(call, &feed.events).await?,
+    };
     let mut items = Vec::new();
-    for told in feed.events {
+    for told in feed.events.into_iter().filter(|told| is_open(call, told)) {
         let number = told.number;
         let spec = match (told.event(), contract) {
             (Some(event), Some(_)) => match specs.get(&event.job_id) {
@@ -85,10 +94,31 @@ async fn page(
             },
             _ => None,
         };
-        let document = tell(&told, contract, spec.as_deref());
+        let document = match contract {
+            Some(_) => tell(&told, contract, spec.as_deref()),
+            None => shown(&told, &traces),
+        };
         items.extend(document.map(|document| (number, document)));
     }
     Ok((items, feed.upto))
+}
+
+/// The traces of the jobs that these events speak of, as far as they brought none.
+pub(crate) async fn traces_of(call: &Call, events: &[FeedEvent]) -> Result<Traces, Error> {
+    let without = events.iter().filter_map(FeedEvent::event).filter(|it| it.trace_id.is_none());
+    let mut ids: Vec<JobId> = without.map(|event| event.job_id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    if ids.is_empty() {
+        return Ok(Traces::new());
+    }
+    call.engine().store().traces(call.scope(), ids).await
+}
+
+/// May the caller read it? What is told of tokens is for those who may read the audit.
+fn is_open(call: &Call, told: &FeedEvent) -> bool {
+    let is_of_token = || told.event().is_none() && told.line.contains(r#""about":"token""#);
+    Access::Admin.roles().contains(&call.caller.role) || !is_of_token()
 }
 
 /// An event of the feed in the words of a contract, if it sees anything, or in our own. A contract needs the job's spec.
@@ -98,7 +128,10 @@ pub(crate) fn tell(
     spec: Option<&Spec>,
 ) -> Option<Json> {
     match (told.event(), contract) {
-        (_, None) => shown(told),
+        (event, None) => {
+            let of_job = event.and_then(|event| Some((event.job_id, spec?.trace_id.clone())));
+            shown(told, &of_job.into_iter().collect())
+        }
         (None, Some(_)) => None,
         (Some(event), Some(_)) => contract::event(contract, event, spec?, told.number),
     }
@@ -116,10 +149,13 @@ fn ours(told: &FeedEvent, kind: &'static str, payload: &impl Serialize) -> Json 
     serde_json::value::to_raw_value(&document).expect(plain)
 }
 
-/// What was told, in our own words.
-pub(crate) fn shown(told: &FeedEvent) -> Option<Json> {
+/// What was told, in our own words, with the traces of jobs for events that brought none.
+pub(crate) fn shown(told: &FeedEvent, traces: &Traces) -> Option<Json> {
     match told.event() {
-        Some(event) => Some(ours(told, "job", &EventDocument::from(event))),
+        Some(event) => {
+            let of_job = traces.get(&event.job_id);
+            Some(ours(told, "job", &EventDocument::new(event, of_job)))
+        }
         None => raw(note(told)).map(|line| ours(told, "note", &line)),
     }
 }
@@ -149,8 +185,12 @@ pub(crate) async fn stream(call: Call) -> Result<Answer, Problem> {
     let last =
         last.map_err(|_| Problem::malformed("Last-Event-ID must be a number of an event"))?;
     let after = last.or(call.query.number("after", u64::MAX)?);
+    let place = call.app.streams.enter(call.scope())?;
     let (frames, body) = mpsc::channel(FRAMES_MAX);
-    tokio::spawn(follow(call, contract, after.unwrap_or(0), frames));
+    tokio::spawn(async move {
+        follow(call, contract, after.unwrap_or(0), frames).await;
+        drop(place);
+    });
     Ok(event_stream(body))
 }
 
@@ -173,11 +213,11 @@ async fn follow(
 ) {
     let mut tail = call.app.tail.follow();
     let mut stopping = call.app.stopping.clone();
-    let send = async |text: String| {
-        let sent = timeout(READER_MAX, frames.send(Bytes::from(text))).await;
+    let send = async |text: Bytes| {
+        let sent = timeout(READER_MAX, frames.send(text)).await;
         matches!(sent, Ok(Ok(())))
     };
-    if !send("retry: 1000\n\n".to_owned()).await {
+    if !send(Bytes::from_static(b"retry: 1000\n\n")).await {
         return;
     }
     loop {
@@ -185,10 +225,11 @@ async fn follow(
         if !call.still_allowed().await {
             return;
         }
-        match page(&call, contract, after, 200).await {
-            Ok((items, upto)) => {
-                for (number, item) in items {
-                    if !send(format!("id: {number}\ndata: {item}\n\n")).await {
+        let tail_at = *tail.borrow();
+        match shared_page(&call, contract, after, tail_at).await {
+            Ok(Page { frames, upto }) => {
+                for frame in frames.iter() {
+                    if !send(frame.clone()).await {
                         return;
                     }
                 }
@@ -201,7 +242,7 @@ async fn follow(
                 let problem = Problem::from(error);
                 let document = problem.document(call.trace.as_str());
                 let text = serde_json::to_string(&document).expect("it is plain data");
-                send(format!("event: problem\ndata: {text}\n\n")).await;
+                send(format!("event: problem\ndata: {text}\n\n").into()).await;
                 return;
             }
         }
@@ -212,10 +253,31 @@ async fn follow(
             waited = timeout(HEARTBEAT, tail.changed()) => waited.is_err(),
         };
         // The number, so that a reader of a quiet tenant does not begin anew.
-        if is_quiet && !send(format!("id: {after}\n: quiet\n\n")).await {
+        if is_quiet && !send(format!("id: {after}\n: quiet\n\n").into()).await {
             return;
         }
     }
+}
+
+/// A part of the feed as frames of a stream. One read serves all streams that stand at the same place.
+async fn shared_page(
+    call: &Call,
+    contract: Option<&'static Contract>,
+    after: u64,
+    tail: u64,
+) -> Result<Page, Error> {
+    // The end of the feed is looked at once for all: what is not before it is not there.
+    if after >= tail {
+        return Ok(Page { frames: Arc::new([]), upto: after });
+    }
+    let read = async {
+        let (items, upto) = page(call, contract, after, 200).await?;
+        let frame = |(number, item)| Bytes::from(format!("id: {number}\ndata: {item}\n\n"));
+        Ok(Page { frames: items.into_iter().map(frame).collect(), upto })
+    };
+    let tenant = call.scope().tenant().cloned();
+    let key = Key { tenant, contract: contract.map(|it| it.name), after, tail };
+    call.app.pages.get(key, read).await
 }
 
 /// Ready when the server is to stop.

@@ -16,7 +16,7 @@ use prometheus_client::{
 use windlass::Engine;
 use windlass_store::{Error, read::Scope};
 
-use super::{counts::Counts, queues::is_worker_of, route::Route};
+use super::{counts::Counts, queues::is_worker_of, route::Route, totals::Totals};
 use crate::traces::SpanCounts;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -44,6 +44,8 @@ pub(crate) struct Figures {
     seconds: Family<PathLabels, Histogram>,
     problems: Family<CodeLabels, Counter>,
     invalid: Counter,
+    /// What is told by tenant.
+    pub(crate) totals: Totals,
 }
 
 impl Figures {
@@ -65,7 +67,7 @@ impl Figures {
         registry.register("spans_sent", help, Counter::clone(&spans.sent));
         let help = "Spans that are lost: the collector was away, or too many waited for it";
         registry.register("spans_lost", help, Counter::clone(&spans.lost));
-        Self { registry, calls, seconds, problems, invalid }
+        Self { registry, calls, seconds, problems, invalid, totals: Totals::default() }
     }
 }
 
@@ -115,11 +117,24 @@ struct QueueLabels {
     queue: String,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TenantLabels {
+    tenant: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SkipLabels {
+    tenant: String,
+    reason: &'static str,
+}
+
 /// What the store holds, at the moment when it is asked.
 pub(crate) struct StoreFigures {
     registry: Registry,
     jobs: Family<JobLabels, Gauge>,
     oldest_ready: Family<QueueLabels, Gauge<f64, AtomicU64>>,
+    letters: Family<TenantLabels, Counter>,
+    skipped_slots: Family<SkipLabels, Counter>,
     workers: Gauge,
     held: Gauge,
     up: Gauge,
@@ -139,10 +154,16 @@ impl Default for StoreFigures {
             Unit::Seconds,
             Family::clone(&oldest_ready),
         );
+        let (letters, skipped_slots) = (Family::default(), Family::default());
+        let help = "Jobs that became dead letters, on any node since this process began to look; tenants beyond \
+                    the first thousand together, without a name";
+        registry.register("dead_letters", help, Family::clone(&letters));
+        let help = "Slots of schedules that were skipped, in the same manner";
+        registry.register("skipped_slots", help, Family::clone(&skipped_slots));
         registry.register("workers", "Worker sessions that are known", Gauge::clone(&workers));
         registry.register("jobs_held", "Jobs that workers hold", Gauge::clone(&held));
         registry.register("store_up", "Whether the store answers: 1 or 0", Gauge::clone(&up));
-        Self { registry, jobs, oldest_ready, workers, held, up }
+        Self { registry, jobs, oldest_ready, letters, skipped_slots, workers, held, up }
     }
 }
 
@@ -156,10 +177,11 @@ impl StoreFigures {
     ) -> Result<(), Error> {
         let store = engine.store();
         let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-        for (queue, state, count) in counts.read(engine, scope).await?.rows.iter().cloned() {
+        let counted = counts.read(engine, scope).await?;
+        for (queue, state, count) in counted.rows.iter().cloned() {
             self.jobs.get_or_create(&JobLabels { queue, state }).inc_by(number(count));
         }
-        for oldest in store.oldest_ready(scope).await? {
+        for oldest in counted.oldest.iter() {
             let age = engine.now().since(oldest.since).as_secs_f64();
             self.oldest_ready
                 .get_or_create(&QueueLabels { queue: oldest.queue.to_string() })
@@ -170,6 +192,16 @@ impl StoreFigures {
         self.workers.set(number(sessions.len() as u64));
         self.held.set(number(sessions.iter().map(|session| session.held).sum()));
         Ok(())
+    }
+
+    /// What this process has counted by tenant, as far as the scope may see it.
+    pub(crate) fn count(&self, totals: &Totals, scope: &Scope) {
+        for (tenant, count) in totals.letters_seen_by(scope) {
+            self.letters.get_or_create(&TenantLabels { tenant }).inc_by(count);
+        }
+        for (tenant, reason, count) in totals.skipped_seen_by(scope) {
+            self.skipped_slots.get_or_create(&SkipLabels { tenant, reason }).inc_by(count);
+        }
     }
 
     /// Does the store answer?
@@ -201,11 +233,15 @@ mod tests {
         let (queue, state) = ("default".to_owned(), "queued".to_owned());
         held.oldest_ready.get_or_create(&QueueLabels { queue: queue.clone() }).set(1.0);
         held.jobs.get_or_create(&JobLabels { queue, state }).set(1);
+        let (tenant, reason) = ("default".to_owned(), "missed");
+        held.letters.get_or_create(&TenantLabels { tenant: tenant.clone() }).inc();
+        held.skipped_slots.get_or_create(&SkipLabels { tenant, reason }).inc();
         let text = figures.text() + &held.text();
         let mut page = String::from(
             "# Figures\n\nWritten from `crates/server/src/http/figures.rs` by a test; `make bless` renews it.\n\n\
              `GET /metrics` tells them in the format of OpenMetrics. Counters are of one process since its start; what \
              the store\nholds is the same on every node, so take it from one of them, or the largest.\n\
+             A token for every tenant (`*`) sees all; any other sees what is its own tenant's, and needs rules of its own.\n\
              [`windlass.rules.yml`](prometheus/windlass.rules.yml) has alerts for them.\n\n\
              | figure | type | labels | what it says |\n|---|---|---|---|\n",
         );

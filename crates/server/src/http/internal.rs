@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use windlass::Error;
 use windlass_kernel::{
-    By, Class, Failure, Job, JobId, Op, OpKind, Refusal, State, TenantId, WorkerId,
+    By, Class, Failure, Jitter, Job, JobId, Op, OpKind, Refusal, State, TenantId, WorkerId,
     contract::jobs::{self, Replay},
-    ops::{Claim, Outcome, Promote, PromoteWhen, RetryNow, Settle, Start},
+    ops::{Claim, Expire, Expiry, Outcome, Promote, PromoteWhen, RetryNow, Settle, Start},
 };
 use windlass_store::{Reply, Write};
 
 use super::{
     contract,
+    document::JobDocument,
     problem::Problem,
     route::{Answer, Call},
 };
@@ -27,6 +28,17 @@ pub(crate) async fn run(call: Call) -> Result<Answer, Problem> {
     let now = call.app.job(&call, id).await?;
     let seen = usize::try_from(job.version).unwrap_or(usize::MAX);
     Ok(Answer::ok(&Replay::new(&now, &events[seen.min(events.len())..])))
+}
+
+/// `POST /api/v1/internal/jobs/{id}/interrupt`: ends the lease of a job as recovery does when a process has died.
+pub(crate) async fn interrupt(call: Call) -> Result<Answer, Problem> {
+    let id = call.job_id()?;
+    let job = call.app.job(&call, id).await?;
+    let (version, what, jitter) = (job.version, Expiry::DeadSession, Jitter::NONE);
+    let op = Expire { job_id: id, version, what, jitter };
+    send(&call, &job.spec.tenant, op.into()).await?;
+    let now = call.app.job(&call, id).await?;
+    Ok(Answer::ok(&JobDocument::from(&now)))
 }
 
 /// How it is to end.
@@ -51,7 +63,9 @@ async fn run_job(call: &Call, job: Job, outcome: Outcome) -> Result<(), Error> {
         return Err(Refusal::InvalidTransition { from: job.state, op: OpKind::Claim }.into());
     }
     let worker = WorkerId::new("internal")?;
-    let by = By::worker(worker.clone());
+    // Whoever runs it is said to have ended it.
+    let holder = job.lease.as_ref().map_or(&worker, |lease| &lease.worker);
+    let by = By::worker(holder.clone());
     match job.state {
         State::Scheduled => {
             let when = PromoteWhen::Now { by: call.by() };

@@ -1,6 +1,6 @@
 //! Jobs: make them, look at them, act on them.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use schemars::JsonSchema;
@@ -10,19 +10,19 @@ use windlass::Error;
 use windlass_kernel::{
     IdempotencyKey, IdempotencyScope, Job, JobId, Kind, LimitKey, Op, Payload, Queue, Refusal,
     RetryPolicy, State, Tag, TaskId, TenantId, Timestamp, TraceId, UniqueKey,
+    contract::Contract,
     job::Priority,
     ops::{Cancel, Enqueue, Idempotency, NewJob, NewTask, Promote, PromoteWhen, Rerun, RetryNow},
     time::duration_ms_option,
 };
 use windlass_store::{
     Reply, Write,
-    read::{Cursor, EventsPage, JobFilter, PlacedEvent},
+    read::{Cursor, EventsPage, JobFilter, Page, PlacedEvent},
 };
 
 use super::{
-    bulk::RESERVED,
     contract::{self, Json},
-    document::{EventDocument, FailureDocument, JobDocument, List, raw},
+    document::{EventDocument, FailureDocument, Found, JobDocument, List, raw},
     problem::Problem,
     route::{Answer, Call, read_entry},
 };
@@ -64,7 +64,7 @@ pub(crate) struct NewJobBody {
     /// How many times it is tried again; 3, if nothing is said.
     max_retries: Option<u32>,
     /// How long it waits in between: `base_ms` and `max_backoff_ms`.
-    #[schemars(with = "Option<serde_json::Value>")]
+    #[schemars(with = "Option<RetrySchema>")]
     retry: Option<RetryPolicy>,
     /// The name of this request: sent again, it creates nothing. The header `Idempotency-Key` says the same.
     #[schemars(with = "Option<String>")]
@@ -99,6 +99,17 @@ pub(crate) struct NewJobBody {
     job_id: Option<JobId>,
 }
 
+/// How long a job waits before it is tried again; the wait doubles with each retry.
+#[derive(JsonSchema)]
+#[schemars(rename = "RetryBody", deny_unknown_fields)]
+#[expect(dead_code, reason = "it says what RetryPolicy reads")]
+struct RetrySchema {
+    /// The first wait [default: 1000].
+    base_ms: Option<u64>,
+    /// No wait grows beyond this, jitter aside [default: 30000].
+    max_backoff_ms: Option<u64>,
+}
+
 impl NewJobBody {
     /// The id of the new job, if the caller made one.
     pub(crate) fn job_id(&self) -> Option<JobId> {
@@ -109,13 +120,6 @@ impl NewJobBody {
         let payload = self.payload.as_ref().map_or("null", |payload| payload.get());
         let payload = Payload::parse(payload, Payload::MAX_BYTES_DEFAULT)?;
         let kind = self.kind.map_or_else(|| Kind::new(NewJob::DEFAULT_NAME), Ok)?;
-        for (field, name) in
-            [("kind", Some(kind.as_str())), ("queue", self.queue.as_ref().map(Queue::as_str))]
-        {
-            if name.is_some_and(|name| name.starts_with(RESERVED)) {
-                return Err(Refusal::invalid(field, "must not begin with windlass."));
-            }
-        }
         let usual = NewJob::new(kind, payload);
         let idempotency = match (self.idempotency_key, self.idempotency_scope) {
             (Some(key), scope) => {
@@ -258,10 +262,9 @@ pub(crate) struct OpResult {
     /// Of an enqueue: was the job there already?
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) idempotent_hit: Option<bool>,
-    /// Where the job stands.
+    /// Where the job stands, in the words of the contract that is asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
-    pub(crate) state: Option<State>,
+    pub(crate) state: Option<&'static str>,
     /// When its lease runs out.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
@@ -319,7 +322,7 @@ pub(crate) async fn enqueue_batch(call: Call) -> Result<Answer, Problem> {
                 job_id: Some(answer.job_id),
                 ok: true,
                 idempotent_hit: Some(is_hit(&answer, wanted, is_given)),
-                state: Some(answer.state),
+                state: Some(answer.state.as_str()),
                 ..OpResult::default()
             },
             Ok(_) => unreachable!("an op is answered by an answer"),
@@ -345,32 +348,112 @@ pub(crate) fn check_batch(len: usize) -> Result<(), Problem> {
 /// `GET /api/v1/jobs`
 pub(crate) async fn list(call: Call) -> Result<Answer, Problem> {
     let contract = call.query.contract()?;
-    let filter = filter(&call)?;
-    let page = call.engine().store().jobs(filter, cursor(&call)?).await?;
+    let states = states(&call)?;
+    let filter = JobFilter { states, ..filter(&call)? };
+    // A word of a contract can mean a state of jobs that have started, or only of those that have not.
+    let words: Vec<&str> = words(&call).collect();
+    let is_meant = |job: &Job| {
+        contract.is_none_or(|contract| words.is_empty() || words.contains(&contract.status(job)))
+    };
+    let store = call.engine().store();
+    let read = async |cursor: Cursor| {
+        let mut page = store.jobs(filter.clone(), cursor).await?;
+        page.items.retain(is_meant);
+        page.stopped |= page.items.is_empty() && page.next.is_some();
+        Ok(page)
+    };
+    let page = search(cursor(&call)?, read).await?;
     let items = page.items.iter().map(|job| contract::job(contract, job, None)).collect();
-    Ok(Answer::ok(&List { items, next: page.next.map(|next| next.to_string()) }))
+    Ok(Answer::ok(&found(&page, items)))
 }
 
-/// The filter that the parameters say.
-pub(crate) fn filter(call: &Call) -> Result<JobFilter, Problem> {
+/// The words of the parameter `state`.
+fn words(call: &Call) -> impl Iterator<Item = &str> {
+    call.query.text("state").unwrap_or("").split(',').filter(|word| !word.is_empty())
+}
+
+/// The longest that a search goes on which has found nothing.
+const SEARCH_MAX: Duration = Duration::from_secs(5);
+
+/// Reads a part of a list. While a search has found nothing and is not at its end, it goes on.
+pub(crate) async fn search<T, F>(
+    cursor: Cursor,
+    read: impl Fn(Cursor) -> F,
+) -> Result<Page<T>, windlass_store::Error>
+where
+    F: Future<Output = Result<Page<T>, windlass_store::Error>>,
+{
+    search_for(SEARCH_MAX, cursor, read).await
+}
+
+async fn search_for<T, F>(
+    most: Duration,
+    mut cursor: Cursor,
+    read: impl Fn(Cursor) -> F,
+) -> Result<Page<T>, windlass_store::Error>
+where
+    F: Future<Output = Result<Page<T>, windlass_store::Error>>,
+{
+    let begun = Instant::now();
+    loop {
+        let page = read(cursor).await?;
+        if !(page.stopped && page.items.is_empty()) || begun.elapsed() >= most {
+            return Ok(page);
+        }
+        cursor.from = page.next;
+    }
+}
+
+/// The document of a part.
+pub(crate) fn found<T, D>(page: &Page<T>, items: Vec<D>) -> Found<D> {
+    Found {
+        items,
+        next: page.next.map(|next| next.to_string()),
+        incomplete: page.stopped.then_some(true),
+    }
+}
+
+/// The states that the parameters name.
+fn states(call: &Call) -> Result<Vec<State>, Problem> {
     let query = &call.query;
     let mut states = Vec::new();
-    for word in query.text("state").unwrap_or("").split(',').filter(|word| !word.is_empty()) {
-        let unknown = || {
-            let all: Vec<&str> = State::ALL.iter().map(|state| state.as_str()).collect();
-            Problem::malformed(format!("there is no state {word:?}; there is: {}", all.join(", ")))
-        };
-        states.push(State::parse(word).ok_or_else(unknown)?);
+    let contract = query.contract()?;
+    for word in words(call) {
+        let meant = states_of(contract, word);
+        if meant.is_empty() {
+            let ours = || State::ALL.iter().map(|state| state.as_str()).collect();
+            let all: Vec<&str> = contract.map_or_else(ours, |it| it.states.to_vec());
+            let detail = format!("there is no state {word:?}; there is: {}", all.join(", "));
+            return Err(Problem::malformed(detail));
+        }
+        states.extend(meant);
     }
+    Ok(states)
+}
+
+/// The filter that the parameters say, but for states.
+pub(crate) fn filter(call: &Call) -> Result<JobFilter, Problem> {
+    let query = &call.query;
     Ok(JobFilter {
-        states,
         queue: query.get("queue")?,
         kind: query.get("kind")?,
         tag: query.get("tag")?,
+        code: query.text("code").map(str::to_owned),
+        limit_key: query.get("limit_key")?,
         created_from: query.time("created_from")?,
         created_before: query.time("created_before")?,
+        failed_from: query.time("failed_from")?,
+        failed_before: query.time("failed_before")?,
         ..JobFilter::of(call.scope().clone())
     })
+}
+
+/// The states that a word means: one of ours, or all that a contract has this word for.
+fn states_of(contract: Option<&Contract>, word: &str) -> Vec<State> {
+    let Some(contract) = contract else { return State::parse(word).into_iter().collect() };
+    let means =
+        |state: &State| [false, true].iter().any(|it| contract.image(*state, *it) == Some(word));
+    State::ALL.iter().copied().filter(means).collect()
 }
 
 /// Where a list is read on.
@@ -452,7 +535,14 @@ pub(crate) struct AttemptDocument {
 pub(crate) async fn attempts(call: Call) -> Result<Answer, Problem> {
     let id = call.job_id()?;
     call.app.job(&call, id).await?;
-    let attempts = call.engine().store().attempts(call.scope(), id).await?;
+    let after: u32 = call.query.get("cursor")?.unwrap_or(0);
+    let limit = call.query.number("limit", 1_000)?.unwrap_or(1_000);
+    let limit = usize::try_from(limit.max(1)).expect("it is bounded");
+    let mut attempts = call.engine().store().attempts(call.scope(), id).await?;
+    attempts.retain(|attempt| attempt.attempt > after);
+    let more = attempts.len() > limit;
+    attempts.truncate(limit);
+    let next = attempts.last().filter(|_| more).map(|last| last.attempt.to_string());
     let items = attempts.into_iter().map(|attempt| AttemptDocument {
         attempt: attempt.attempt,
         state: attempt.state,
@@ -462,7 +552,7 @@ pub(crate) async fn attempts(call: Call) -> Result<Answer, Problem> {
         error: attempt.failure.as_ref().map(FailureDocument::from),
         stats: attempt.stats.and_then(|stats| raw(stats.as_str().to_owned())),
     });
-    Ok(Answer::ok(&List { items: items.collect(), next: None }))
+    Ok(Answer::ok(&List { items: items.collect(), next }))
 }
 
 /// How a job is to be cancelled.
@@ -551,3 +641,40 @@ pub(crate) async fn act(call: &Call, id: JobId, op: Op) -> Result<Answer, Proble
 
 /// The schema of an event.
 pub(crate) type EventList = List<EventDocument>;
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    fn page(items: Vec<u32>, next: Option<&str>, stopped: bool) -> Page<u32> {
+        let next = next.map(|next| next.parse().expect("a position"));
+        Page { items, next, stopped, visited: 0 }
+    }
+
+    #[tokio::test]
+    async fn a_search_goes_on_while_it_has_found_nothing_and_says_when_it_gives_up() {
+        let cursor = Cursor { from: None, limit: 10 };
+        let calls = Cell::new(0);
+        let read = |cursor: Cursor| {
+            calls.set(calls.get() + 1);
+            let is_there = cursor.from.is_some_and(|from| from.to_string() == "3-0");
+            let next = format!("{:x}-0", calls.get());
+            std::future::ready(Ok(match is_there {
+                true => page(vec![7], None, false),
+                false => page(Vec::new(), Some(&next), true),
+            }))
+        };
+        let found = search_for(Duration::MAX, cursor, read).await.expect("it answers");
+        assert_eq!((found.items, found.stopped, calls.get()), (vec![7], false, 4));
+        let read = |_| std::future::ready(Ok(page(Vec::new(), Some("9-0"), true)));
+        let given_up = search_for(Duration::ZERO, cursor, read).await.expect("it answers");
+        let document = found_document(&given_up);
+        assert_eq!(document, r#"{"items":[],"next":"9-0","incomplete":true}"#);
+    }
+
+    fn found_document(page: &Page<u32>) -> String {
+        serde_json::to_string(&found(page, page.items.clone())).expect("it is plain data")
+    }
+}

@@ -10,8 +10,9 @@ use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use windlass::{Error, Span};
 use windlass_kernel::{
-    Actor, By, Class, Epoch, Failure, Job, JobId, Op, Payload, Refusal, TenantId, Timestamp,
+    Actor, By, Class, Epoch, Failure, Job, JobId, Op, Payload, Refusal, State, TenantId, Timestamp,
     WorkerId,
+    contract::Contract,
     job::{Wait, WaitOn},
     ops::{Outcome, Release, Renew, Settle, Start, WaitFor},
     time::duration_ms_option,
@@ -19,7 +20,8 @@ use windlass_kernel::{
 use windlass_store::{Reply, Write, read::Scope};
 
 use super::{
-    claims::worker_of,
+    claims::{former_session, worker_of},
+    contract,
     jobs::{OpResult, Results, check_batch},
     problem::Problem,
     route::{Answer, Call, read_entry},
@@ -29,7 +31,7 @@ use super::{
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LeasesBody<T> {
-    /// The worker. Events name it.
+    /// The worker that holds them. It need not be said; another one than the holder is refused.
     #[schemars(with = "Option<String>")]
     worker_id: Option<WorkerId>,
     /// At most 1,000.
@@ -130,15 +132,15 @@ pub(crate) async fn renew(call: Call) -> Result<Answer, Problem> {
     let lease = body.lease.unwrap_or(LEASE_DEFAULT);
     let Some(leases) = body.leases else {
         let needed = || Refusal::invalid("worker_id", "is needed to renew all that a worker holds");
-        let worker = worker_of(&call, &body.worker_id.ok_or_else(needed)?)?;
-        return renew_session(&call, worker, lease).await;
+        return renew_session(&call, &body.worker_id.ok_or_else(needed)?, lease).await;
     };
     check_batch(leases.len())?;
+    let by = by(&call, body.worker_id.as_ref())?;
     let entries = leases.into_iter().map(|entry| {
         let progress = entry.progress.as_ref().map(|text| Payload::parse(text.get(), PROGRESS_MAX));
         let op = progress.transpose().map(|progress| {
             let RenewEntry { job_id, epoch, heartbeat, .. } = entry;
-            Op::Renew(Renew { job_id, epoch, lease, heartbeat, progress })
+            Op::Renew(Renew { job_id, epoch, by: by.clone(), lease, heartbeat, progress })
         });
         (entry.job_id, op.map_err(Problem::from))
     });
@@ -148,8 +150,15 @@ pub(crate) async fn renew(call: Call) -> Result<Answer, Problem> {
 const PROGRESS_MAX: usize = Renew::PROGRESS_BYTES_MAX;
 
 /// All that the worker holds.
-async fn renew_session(call: &Call, worker: WorkerId, lease: Duration) -> Result<Answer, Problem> {
-    let reply = call.engine().submit(Write::RenewSession { worker, lease }).await?;
+async fn renew_session(call: &Call, name: &WorkerId, lease: Duration) -> Result<Answer, Problem> {
+    let worker = worker_of(call, name)?;
+    let mut reply = call.engine().submit(Write::RenewSession { worker, lease }).await;
+    if matches!(reply, Err(Error::Refused(Refusal::NotFound { .. })))
+        && let Some(worker) = begun_before(call, name).await?
+    {
+        reply = call.engine().submit(Write::RenewSession { worker, lease }).await;
+    }
+    let reply = reply?;
     let Reply::Renewed { until, cancelled, mut held } = reply else {
         unreachable!("a renewal is answered by the session")
     };
@@ -162,6 +171,15 @@ async fn renew_session(call: &Call, worker: WorkerId, lease: Duration) -> Result
         ..OpResult::default()
     });
     Ok(Answer::ok(&Results { results: results.collect() }))
+}
+
+/// The session of the worker, if it began before sessions named their principals and holds jobs of its tenant alone.
+async fn begun_before(call: &Call, name: &WorkerId) -> Result<Option<WorkerId>, Problem> {
+    const HELD_MAX: usize = 1_000;
+    let Some(worker) = former_session(call, name) else { return Ok(None) };
+    let held = call.engine().store().held_by(&worker, HELD_MAX).await?;
+    let is_mine = !held.is_empty() && held.iter().all(|(tenant, ..)| call.scope().admits(tenant));
+    Ok(is_mine.then_some(worker))
 }
 
 /// How an execution ended.
@@ -223,7 +241,7 @@ pub(crate) struct ErrorBody {
     /// What sort of failure it is: validation, business_rule, transient, permanent or security_sensitive.
     #[schemars(with = "Option<String>")]
     class: Option<Class>,
-    /// May trying again help? As the class says, if nothing is said; yes, if that is not said either.
+    /// May trying again help? Needed, unless `class` is there: then only what is `transient` is tried again.
     retryable: Option<bool>,
     /// Wait at least this long before the next try.
     #[serde(rename = "retry_after_ms", with = "duration_ms_option", default)]
@@ -231,25 +249,34 @@ pub(crate) struct ErrorBody {
     retry_after: Option<Duration>,
 }
 
-impl From<ErrorBody> for Failure {
-    fn from(error: ErrorBody) -> Self {
-        let by_class = error.class.is_none_or(|class| class == Class::Transient);
-        let retryable = error.retryable.unwrap_or(by_class);
+/// What has to be sent with a failure that says neither.
+const RETRYABLE_NEEDED: &str = "must say whether trying again may help: send \"retryable\": true or false, or a \
+    \"class\" (transient is tried again; validation, business_rule, permanent and security_sensitive are not)";
+
+impl TryFrom<ErrorBody> for Failure {
+    type Error = Refusal;
+
+    /// Nobody guesses whether a failure may be tried again: its worker says so.
+    fn try_from(error: ErrorBody) -> Result<Self, Refusal> {
+        let by_class = error.class.map(|class| class == Class::Transient);
+        let needed = || Refusal::invalid("error", RETRYABLE_NEEDED);
+        let retryable = error.retryable.or(by_class).ok_or_else(needed)?;
         let usual = if retryable { Class::Transient } else { Class::Permanent };
-        Self {
+        Ok(Self {
             code: error.code,
             message: error.message,
             class: error.class.unwrap_or(usual),
             retryable,
             retry_after: error.retry_after,
-        }
+        })
     }
 }
 
 /// `POST /api/v1/leases/settle`
 pub(crate) async fn settle(call: Call) -> Result<Answer, Problem> {
-    let jitter = call.engine().jitter();
     each(&call, |entry: SettleEntry, by| {
+        // Each has its own: what failed together must not come back together.
+        let jitter = call.engine().jitter();
         let (job_id, epoch) = (entry.job_id, entry.epoch);
         let stats = payload(entry.stats.as_deref())?;
         let outcome = outcome(entry)?;
@@ -280,7 +307,7 @@ fn outcome(entry: SettleEntry) -> Result<Outcome, Refusal> {
         OutcomeWord::Failed => {
             unwanted("result", result.is_some())?;
             let needed = || Refusal::invalid("error", "is needed: what went wrong?");
-            Ok(Outcome::Failed(entry.error.ok_or_else(needed)?.into()))
+            Ok(Outcome::Failed(entry.error.ok_or_else(needed)?.try_into()?))
         }
         OutcomeWord::Cancelled => {
             unwanted("result", result.is_some())?;
@@ -300,11 +327,7 @@ async fn each<T: DeserializeOwned>(
 ) -> Result<Answer, Problem> {
     let body: LeasesBody<Box<RawValue>> = call.body()?;
     check_batch(body.leases.len())?;
-    let by = match &body.worker_id {
-        Some(worker) => Actor::Worker(worker_of(call, worker)?),
-        None => Actor::User(call.caller.principal.clone()),
-    };
-    let by = By { actor: by, trace_id: call.given_trace().cloned() };
+    let by = by(call, body.worker_id.as_ref())?;
     let entries = body.leases.iter().map(|entry| {
         let named = || serde_json::from_str::<Named>(entry.get()).map(|named| named.job_id);
         match read_entry::<T>("leases", entry).and_then(|entry| op(entry, by.clone())) {
@@ -314,6 +337,15 @@ async fn each<T: DeserializeOwned>(
     });
     let entries: Vec<_> = entries.collect();
     carry_out_all(call, entries).await
+}
+
+/// Who writes: the worker that is named, or any of the caller's.
+fn by(call: &Call, worker: Option<&WorkerId>) -> Result<By, Problem> {
+    let actor = match worker {
+        Some(worker) => Actor::Worker(worker_of(call, worker)?),
+        None => call.caller.as_worker(),
+    };
+    Ok(By { actor, trace_id: call.given_trace().cloned() })
 }
 
 /// The job of an entry whose rest does not fit.
@@ -334,6 +366,7 @@ async fn carry_out_all(
     call: &Call,
     entries: Vec<(Option<JobId>, Result<Op, Problem>)>,
 ) -> Result<Answer, Problem> {
+    let contract = call.query.contract()?;
     let (mut results, mut places, mut writes) = (Vec::new(), Vec::new(), Vec::new());
     for (place, (job_id, op)) in entries.into_iter().enumerate() {
         let owner = match (op, job_id) {
@@ -358,7 +391,7 @@ async fn carry_out_all(
             let span = Span::of_execution(&job, worker, began_at, ended_at, error);
             call.app.traces.tell_of_job(span);
         }
-        results[place] = result(call, job_id, reply);
+        results[place] = result(call, contract, job_id, reply).await;
     }
     Ok(Answer::ok(&Results { results }))
 }
@@ -387,12 +420,17 @@ async fn running(call: &Call, op: &Op) -> Option<Running> {
     Some(Running { job, worker, began_at, error })
 }
 
-fn result(call: &Call, job_id: Option<JobId>, reply: Result<Reply, Error>) -> OpResult {
+async fn result(
+    call: &Call,
+    contract: Option<&Contract>,
+    job_id: Option<JobId>,
+    reply: Result<Reply, Error>,
+) -> OpResult {
     match reply {
         Ok(Reply::Answer(answer)) => OpResult {
             job_id: Some(answer.job_id),
             ok: true,
-            state: Some(answer.state),
+            state: Some(word(call, contract, answer.job_id, answer.state).await),
             leased_until: answer.leased_until,
             next_retry_at: answer.next_retry_at,
             dlq_id: answer.dlq_id,
@@ -401,11 +439,25 @@ fn result(call: &Call, job_id: Option<JobId>, reply: Result<Reply, Error>) -> Op
         },
         Ok(_) => unreachable!("an op is answered by an answer"),
         Err(error) => {
-            let problem = Problem::from(error);
+            let problem = contract::problem(contract, error);
             call.app.figures.problem(problem.code);
             OpResult::problem(job_id, &problem)
         }
     }
+}
+
+/// The state in the words of the contract, or in our own. Whoever has a job that waits or is about to start has to ask
+/// whether it ever started: everything else has.
+async fn word(call: &Call, contract: Option<&Contract>, id: JobId, state: State) -> &'static str {
+    let Some(contract) = contract else { return state.as_str() };
+    let started = match state {
+        State::Queued | State::Dispatched => {
+            let job = call.engine().store().job(call.scope(), id).await;
+            job.is_ok_and(|job| job.is_some_and(|job| job.has_started()))
+        }
+        _ => true,
+    };
+    contract.image(state, started).unwrap_or(state.as_str())
 }
 
 /// Whose job it is, as far as the caller can see.

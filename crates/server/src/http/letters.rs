@@ -1,7 +1,5 @@
 //! Dead letters: what is left of jobs that failed, until somebody decides.
 
-use std::collections::BTreeMap;
-
 use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,15 +8,12 @@ use windlass_kernel::{
     Approval, Cause, DeadLetter, DlqId, Epoch, JobId, LetterState, Op, Payload, State, Timestamp,
     ops::{ApproveDiscard, Discard, Requeue},
 };
-use windlass_store::{
-    Reply, Write,
-    read::{Cursor, LetterFilter},
-};
+use windlass_store::{Reply, Write, read::LetterFilter};
 
 use super::{
     contract,
-    document::{FailureDocument, JobDocument, List, raw},
-    jobs::cursor,
+    document::{FailureDocument, JobDocument, raw},
+    jobs,
     problem::Problem,
     route::{Answer, Call},
 };
@@ -127,14 +122,16 @@ fn filter(call: &Call) -> Result<LetterFilter, Problem> {
             Problem::malformed("state must be open, discard_requested, discarded or requeued")
         })?),
     };
-    Ok(LetterFilter { scope: call.scope().clone(), state })
+    Ok(LetterFilter { scope: call.scope().clone(), state, jobs: jobs::filter(call)? })
 }
 
 /// `GET /api/v1/dlq`
 pub(crate) async fn list(call: Call) -> Result<Answer, Problem> {
-    let page = call.engine().store().letters(filter(&call)?, cursor(&call)?).await?;
+    let (filter, store) = (filter(&call)?, call.engine().store());
+    let cursor = jobs::cursor(&call)?;
+    let page = jobs::search(cursor, |cursor| store.letters(filter.clone(), cursor)).await?;
     let items = page.items.iter().map(LetterDocument::from).collect();
-    Ok(Answer::ok(&List { items, next: page.next.map(|next| next.to_string()) }))
+    Ok(Answer::ok(&jobs::found(&page, items)))
 }
 
 /// Dead letters that have one cause.
@@ -160,49 +157,28 @@ pub(crate) struct LetterGroup {
 /// Dead letters by cause.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Groups {
-    /// The largest first.
+    /// The largest first, 1,000 at the most.
     items: Vec<LetterGroup>,
-    /// How many letters were looked at, newest first.
+    /// How many letters there are in all groups.
     looked_at: u64,
-    /// Were there more?
+    /// Are there more groups than these?
     more: bool,
 }
 
-/// How many letters are looked at to group them.
-const GROUPED_MAX: usize = 10_000;
-
 /// `GET /api/v1/dlq/groups`
 pub(crate) async fn groups(call: Call) -> Result<Answer, Problem> {
-    let filter = filter(&call)?;
-    let filter = LetterFilter { state: filter.state.or(Some(LetterState::Open)), ..filter };
-    let (mut from, mut looked_at) = (None, 0);
-    let mut groups: BTreeMap<(String, String), LetterGroup> = BTreeMap::new();
-    loop {
-        let cursor = Cursor { from, limit: Cursor::LIMIT_MAX };
-        let page = call.engine().store().letters(filter.clone(), cursor).await?;
-        looked_at += page.items.len();
-        for letter in page.items {
-            let message = windlass_kernel::letter::normalised(&letter.failure.message);
-            let cause = (letter.failure.code.clone(), message);
-            let group = groups.entry(cause.clone()).or_insert_with(|| LetterGroup {
-                code: cause.0,
-                message: cause.1,
-                count: 0,
-                first_at: letter.created_at,
-                last_at: letter.created_at,
-                example: letter.id,
-            });
-            group.count += 1;
-            group.first_at = group.first_at.min(letter.created_at);
-        }
-        from = page.next;
-        if from.is_none() || looked_at >= GROUPED_MAX {
-            break;
-        }
-    }
-    let mut items: Vec<LetterGroup> = groups.into_values().collect();
-    items.sort_by_key(|group| std::cmp::Reverse(group.count));
-    Ok(Answer::ok(&Groups { items, looked_at: looked_at as u64, more: from.is_some() }))
+    let state = filter(&call)?.state.unwrap_or(LetterState::Open);
+    let found = call.engine().store().letter_groups(call.scope(), state).await?;
+    let items = found.groups.into_iter().map(|group| LetterGroup {
+        code: group.code,
+        message: group.cause,
+        count: group.count,
+        first_at: group.first_at,
+        last_at: group.last_at,
+        example: group.newest,
+    });
+    let items = items.collect();
+    Ok(Answer::ok(&Groups { items, looked_at: found.letters, more: found.more }))
 }
 
 /// `GET /api/v1/dlq/{id}`

@@ -4,13 +4,15 @@ use std::sync::{Arc, RwLock};
 
 use tokio::sync::{Semaphore, SemaphorePermit, TryAcquireError};
 
-use super::{app::Settings, rates::Rates};
+use super::{app::Settings, budget::Budget, rates::Rates};
 
 /// What holds now.
 #[derive(Debug)]
 pub(crate) struct Limits {
     now: RwLock<Arc<Settings>>,
     pub(crate) rates: Rates,
+    /// Bytes of bodies and answers.
+    pub(crate) budget: Arc<Budget>,
     places: Arc<Semaphore>,
 }
 
@@ -18,6 +20,7 @@ impl Limits {
     pub(crate) fn new(settings: Settings) -> Self {
         Self {
             rates: Rates::new(settings.calls_per_second),
+            budget: Arc::new(Budget::new(settings.memory_bytes_max)),
             places: Arc::new(Semaphore::new(settings.calls_max)),
             now: RwLock::new(Arc::new(settings)),
         }
@@ -36,6 +39,7 @@ impl Limits {
     /// From now on these hold. Calls that have their places keep them to their end.
     pub(crate) fn set(&self, settings: Settings) {
         self.rates.set(settings.calls_per_second);
+        self.budget.set(settings.memory_bytes_max);
         let mut now = self.now.write().expect("nobody panics with it");
         let (before, after) = (now.calls_max, settings.calls_max);
         *now = Arc::new(settings);

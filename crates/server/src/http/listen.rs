@@ -1,26 +1,32 @@
 //! The listener: connections with bounds, and a good end.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{Router, routing::MethodFilter};
 use hyper::server::conn::{http1, http2};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::graceful::{GracefulShutdown, Watcher},
     service::TowerToHyperService,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    sync::{mpsc, watch},
     task::JoinSet,
-    time::timeout,
+    time::{Instant, timeout},
 };
 use tokio_rustls::TlsAcceptor;
 use windlass::BoxFuture;
 
 use super::{
     app::App,
+    places::{Place, Places},
+    pulse::{Counted, Noted},
     route::{HEAD_BYTES_MAX, HEADERS_MAX, handle, no_method, no_route},
     routes::ROUTES,
     tls::Tls,
@@ -66,16 +72,17 @@ pub(crate) async fn serve(
     beside.spawn(app.rooms.clone().run(app.engine.clone()));
     beside.spawn(app.tail.clone().run(app.engine.clone()));
     beside.spawn(app.alerts.clone().run(app.clone()));
-    let places = Arc::new(Semaphore::new(app.settings.connections_max));
-    let graceful = GracefulShutdown::new();
+    let places = Places::new(app.settings.connections_max);
+    // Each connection has one of these until it ends.
+    let (alive, mut all_ended) = mpsc::channel::<()>(1);
     loop {
         let accepted = tokio::select! {
             biased;
             _ = stopping.wait_for(|stopping| *stopping) => break,
             accepted = listener.accept() => accepted,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 // Too many open files, most likely: what is open has to end first.
                 tracing::warn!(%error, "cannot accept a connection");
@@ -84,21 +91,17 @@ pub(crate) async fn serve(
             }
         };
         // Who finds no place is cut off: a queue of connections would only hide it.
-        let Ok(place) = places.clone().try_acquire_owned() else { continue };
-        let connection = Connection {
-            app: app.clone(),
-            router: router.clone(),
-            watcher: graceful.watcher(),
-            _place: place,
-        };
+        let Some(place) = places.enter(peer.ip()) else { continue };
+        let connection =
+            Connection { app: app.clone(), router: router.clone(), place, _alive: alive.clone() };
         let _ = stream.set_nodelay(true);
         match tls.as_ref().map(Tls::acceptor) {
             None => tokio::spawn(connection.talk_plainly(stream)),
             Some(acceptor) => tokio::spawn(connection.talk_in_secret(stream, acceptor)),
         };
     }
-    drop(listener);
-    let _ = timeout(app.limits.now().grace, graceful.shutdown()).await;
+    drop((listener, alive));
+    let _ = timeout(app.limits.now().grace, all_ended.recv()).await;
     beside.shutdown().await;
 }
 
@@ -115,8 +118,8 @@ const HTTP2_BEGINS: &[u8; 4] = b"PRI ";
 struct Connection {
     app: Arc<App>,
     router: Router,
-    watcher: Watcher,
-    _place: OwnedSemaphorePermit,
+    place: Arc<Place>,
+    _alive: mpsc::Sender<()>,
 }
 
 impl Connection {
@@ -144,6 +147,7 @@ impl Connection {
                 (len > 0).then_some(word == *HTTP2_BEGINS)
             }
             _ = stopping.wait_for(|stopping| *stopping) => None,
+            () = self.place.pulse.ended.notified() => None,
         }
     }
 
@@ -152,31 +156,87 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Self { app, router, watcher, _place } = self;
+        let Self { app, router, place, _alive } = self;
         let service = TowerToHyperService::new(router);
+        let service = Counted { inner: service, place: place.clone() };
+        let stream = Noted { stream, pulse: place.pulse.clone() };
         let timer = TokioTimer::new();
+        let stopping = app.stopping.clone();
+        let watched = Watch { place, stopping, is_http2, _alive };
         if is_http2 {
             let mut http = http2::Builder::new(TokioExecutor::new());
             http.timer(timer).max_concurrent_streams(250).max_header_list_size(HEADER_LIST_MAX);
             http.keep_alive_interval(Duration::from_secs(20));
-            let talking = watcher.watch(http.serve_connection(TokioIo::new(stream), service));
-            return Box::pin(to_end(talking, _place));
+            http.initial_stream_window_size(STREAM_WINDOW);
+            http.initial_connection_window_size(CONNECTION_WINDOW);
+            http.max_send_buf_size(SEND_BUFFER_MAX);
+            let talking = http.serve_connection(TokioIo::new(stream), service);
+            return Box::pin(watched.serve(talking, http2::Connection::graceful_shutdown));
         }
         let mut http = http1::Builder::new();
         http.timer(timer).header_read_timeout(app.settings.header_timeout);
         http.max_buf_size(2 * HEAD_BYTES_MAX).max_headers(2 * HEADERS_MAX);
         let stream = TokioIo::new(Worded::new(stream, app));
-        let talking = watcher.watch(http.serve_connection(stream, service));
-        Box::pin(to_end(talking, _place))
+        let talking = http.serve_connection(stream, service);
+        Box::pin(watched.serve(talking, http1::Connection::graceful_shutdown))
     }
 }
 
-/// Its place is free when it has ended.
-async fn to_end(
-    talking: impl Future<Output = Result<(), hyper::Error>>,
-    _place: OwnedSemaphorePermit,
-) {
-    if let Err(error) = talking.await {
-        tracing::debug!(error = &error as &dyn std::error::Error, "a connection broke");
+/// How much of the bodies of one stream, and of a whole connection, is taken in before anybody reads it.
+const STREAM_WINDOW: u32 = 256 * 1024;
+const CONNECTION_WINDOW: u32 = 512 * 1024;
+/// How much of an answer is kept for a reader that opens no window.
+const SEND_BUFFER_MAX: usize = 64 * 1024;
+
+/// A connection over HTTP/2 on which nothing is asked for so long is ended. Over HTTP/1 the next head has its own time.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+/// How often a connection is looked at.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Looks after a connection until it ends. Its place is free then.
+struct Watch {
+    place: Arc<Place>,
+    stopping: watch::Receiver<bool>,
+    is_http2: bool,
+    _alive: mpsc::Sender<()>,
+}
+
+impl Watch {
+    async fn serve<C>(mut self, talking: C, finish: fn(Pin<&mut C>))
+    where
+        C: Future<Output = Result<(), hyper::Error>>,
+    {
+        let mut talking = pin!(talking);
+        let mut is_finishing = false;
+        let mut finish_until = None;
+        loop {
+            tokio::select! {
+                ended = talking.as_mut() => {
+                    if let Err(error) = ended {
+                        let error = &error as &dyn std::error::Error;
+                        tracing::debug!(error, "a connection broke");
+                    }
+                    return;
+                }
+                _ = self.stopping.wait_for(|stopping| *stopping), if !is_finishing => {
+                    is_finishing = true;
+                    finish(talking.as_mut());
+                }
+                () = self.place.pulse.ended.notified() => return,
+                () = tokio::time::sleep(LOOK) => {
+                    let now = Instant::now();
+                    if self.place.pulse.is_stuck(now) || finish_until.is_some_and(|it| now >= it) {
+                        return;
+                    }
+                    let is_idle = |since| now.duration_since(since) >= IDLE_MAX;
+                    let is_idle = self.is_http2 && self.place.pulse.idle_since().is_some_and(is_idle);
+                    if is_idle && finish_until.is_none() {
+                        // The other side is told, so that it does not send into a connection that is closed.
+                        finish(talking.as_mut());
+                        (is_finishing, finish_until) = (true, Some(now + LOOK));
+                    }
+                }
+            }
+        }
     }
 }

@@ -24,8 +24,14 @@ pub(crate) struct Problem {
     pub(crate) detail: String,
     pub(crate) job_id: Option<JobId>,
     /// In how many seconds it may be worth another try.
-    pub(crate) retry_after: Option<u64>,
+    pub(crate) retry_after: Option<u32>,
+    /// What caused it, for the log alone: it may name hosts and tables.
+    pub(crate) cause: Option<Box<Cause>>,
 }
+
+/// What caused a problem. It stands in a box, for most problems have none.
+#[derive(Clone, Debug)]
+pub(crate) struct Cause(pub(crate) String);
 
 /// A problem document.
 #[derive(Serialize, JsonSchema)]
@@ -77,6 +83,7 @@ macro_rules! codes {
                     detail: detail.into(),
                     job_id: None,
                     retry_after: None,
+                    cause: None,
                 }
             })*
         }
@@ -137,6 +144,7 @@ impl Problem {
             detail,
             job_id: None,
             retry_after: None,
+            cause: None,
         }
     }
 
@@ -226,8 +234,15 @@ impl From<&store::Error> for Problem {
         };
         let mut problem = Self::of_info(status, error.info(), error.to_string());
         problem.retry_after = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(1);
+        problem.cause = causes(error).map(|causes| Box::new(Cause(causes)));
         problem
     }
+}
+
+/// The causes of an error, one after the other, without the error itself.
+fn causes(error: &dyn std::error::Error) -> Option<String> {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.map(ToString::to_string).reduce(|all, next| format!("{all}: {next}"))
 }
 
 impl From<Error> for Problem {
@@ -255,6 +270,16 @@ mod tests {
     fn the_page_on_errors_is_up_to_date() {
         let page = errors_page(store::Error::CODES, CODES);
         compare_page("errors.md", &page);
+    }
+
+    #[test]
+    fn the_log_is_told_the_cause_and_the_caller_is_not() {
+        let why = std::io::Error::other("55P03 canceling statement due to lock timeout");
+        let problem = Problem::from(store::Error::Unavailable(why.into()));
+        let cause = problem.cause.clone().unwrap();
+        assert_eq!(cause.0, "55P03 canceling statement due to lock timeout");
+        let document = serde_json::to_string(&problem.document("t-1")).unwrap();
+        assert!(!document.contains("55P03"), "{document}");
     }
 
     #[test]

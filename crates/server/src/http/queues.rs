@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use windlass_kernel::{
-    Actor, Kind, Queue, Refusal, Rule, RuleName, Says, Scope as RuleScope, TenantId, Timestamp,
-    WorkerId,
+    Actor, Digest, Kind, Queue, Refusal, Rule, RuleName, Says, Scope as RuleScope, State, TenantId,
+    Timestamp, WorkerId,
+    holder::is_session_of,
+    own_names::is_own,
     rule::{DropRule, PutRule, RuleOp},
 };
 use windlass_store::{
@@ -15,10 +17,10 @@ use windlass_store::{
 };
 
 use super::{
-    bulk::RESERVED,
     document::List,
     problem::Problem,
     route::{Answer, Call},
+    rule_body::RuleBody,
     schedules::ReasonBody,
 };
 
@@ -40,8 +42,44 @@ pub(crate) struct QueueDocument {
 
 /// `GET /api/v1/queues`
 pub(crate) async fn list(call: Call) -> Result<Answer, Problem> {
-    let (queues, _) = read(&call).await?;
-    Ok(Answer::ok(&List { items: queues.into_values().collect(), next: None }))
+    let limit = call.query.number("limit", QUEUES_MAX as u64)?.unwrap_or(QUEUES_MAX as u64);
+    let limit = usize::try_from(limit.max(1)).expect("it is bounded");
+    let (queues, counted_at) = read(&call).await?;
+    let after = call.query.text("cursor");
+    let later = |queue: &QueueDocument| after.is_none_or(|after| queue.queue.as_str() > after);
+    let mut items: Vec<QueueDocument> = queues.into_values().filter(later).collect();
+    let more = items.len() > limit;
+    items.truncate(limit);
+    let next = items.last().filter(|_| more).map(|queue| queue.queue.clone());
+    Ok(Answer::ok(&Queues { items, next, counted_at }))
+}
+
+/// How many queues are told at once.
+pub(crate) const QUEUES_MAX: usize = 1_000;
+
+/// Queues by name, or a part of them.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Queues {
+    /// The queues.
+    items: Vec<QueueDocument>,
+    /// Where the next part begins: send it as `cursor`. Null at the end.
+    next: Option<String>,
+    /// When their jobs were counted: of a million, not with each call.
+    #[schemars(with = "String")]
+    counted_at: Timestamp,
+}
+
+impl QueueDocument {
+    /// Its name.
+    pub(crate) fn name(&self) -> &str {
+        &self.queue
+    }
+
+    /// How many of its jobs are not at an end.
+    pub(crate) fn open(&self) -> u64 {
+        let is_open = |state: &str| State::parse(state).is_some_and(|state| !state.is_end());
+        self.counts.iter().filter(|(state, _)| is_open(state)).map(|(_, count)| count).sum()
+    }
 }
 
 /// `GET /api/v1/queues/{name}`
@@ -82,7 +120,7 @@ pub(crate) async fn read(
         let known = queues.entry(queue).or_insert_with_key(|queue| empty(queue));
         *known.counts.entry(state).or_default() += count;
     }
-    for oldest in store.oldest_ready(call.scope()).await? {
+    for oldest in counted.oldest.iter() {
         if let Some(queue) = queues.get_mut(oldest.queue.as_str()) {
             queue.oldest_ready_at = Some(oldest.since);
         }
@@ -111,22 +149,6 @@ pub(crate) struct RuleDocument {
     since: Timestamp,
 }
 
-/// A rule that is asked for.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct RuleBody {
-    /// What it is about: `queue` and `kinds`; everything, if nothing is said.
-    #[serde(default)]
-    #[schemars(with = "serde_json::Value")]
-    scope: RuleScope,
-    /// What it says: `"pause"`, `"drain"`, `{"concurrency": {"max": 5, "each": "together"}}`, `{"rate": …}`,
-    /// `{"weight": …}`, `"turns_by_key"`, `{"breaker": …}` or `{"retry_budget": …}`.
-    #[schemars(with = "serde_json::Value")]
-    says: Says,
-    /// Why.
-    reason: Option<String>,
-}
-
 /// `GET /api/v1/rules`
 pub(crate) async fn rules(call: Call) -> Result<Answer, Problem> {
     let rules = call.engine().store().rules().await?;
@@ -152,16 +174,22 @@ fn document(call: &Call, rule: Rule) -> RuleDocument {
 }
 
 /// Rules of all tenants have one list of names, so those of a tenant begin with its own.
-fn rule_name(call: &Call, name: &str) -> Result<RuleName, Problem> {
-    match call.scope() {
-        Scope::Every => Ok(RuleName::new(name)?),
-        Scope::Of(tenant) => Ok(RuleName::new(format!("{tenant}/{name}"))?),
+async fn rule_name(call: &Call, name: &str) -> Result<RuleName, Problem> {
+    let Scope::Of(tenant) = call.scope() else { return Ok(RuleName::new(name)?) };
+    if tenant.as_str().contains('/') {
+        // Its rules may have names of a version that joined the two as they are.
+        let rules = call.engine().store().rules().await?;
+        let is_known =
+            |rule: &&Rule| rule.owner() == Some(tenant) && rule.name.within(tenant) == Some(name);
+        if let Some(known) = rules.iter().find(is_known) {
+            return Ok(known.name.clone());
+        }
     }
+    Ok(RuleName::of_tenant(tenant, name)?)
 }
 
 fn shown_name(call: &Call, name: &RuleName) -> String {
-    let own = call.scope().tenant().map(|tenant| format!("{tenant}/"));
-    let short = own.and_then(|own| name.as_str().strip_prefix(own.as_str()));
+    let short = call.scope().tenant().and_then(|tenant| name.within(tenant));
     short.unwrap_or(name.as_str()).to_owned()
 }
 
@@ -174,7 +202,7 @@ pub(crate) fn shown_rule(call: &Call, name: &RuleName) -> Result<RuleName, Probl
 pub(crate) async fn put_rule(call: Call) -> Result<Answer, Problem> {
     let body: RuleBody = call.body()?;
     let name = call.param("name").to_owned();
-    let rule = put(&call, &name, body.scope, body.says, body.reason).await?;
+    let rule = put(&call, &name, body.scope()?, body.says.into(), body.reason).await?;
     Ok(Answer::ok(&document(&call, rule)))
 }
 
@@ -192,7 +220,8 @@ async fn put(
         return Err(Refusal::NotFound { what: "tenant" }.into());
     }
     let scope = RuleScope { tenant: own.cloned().or(scope.tenant), ..scope };
-    let op = PutRule { name: rule_name(call, name)?, scope, says, by: call.by(), reason };
+    let (name, within) = (rule_name(call, name).await?, own.cloned());
+    let op = PutRule { name, scope, says, within, by: call.by(), reason };
     send(call, RuleOp::Put(op)).await
 }
 
@@ -212,8 +241,23 @@ pub(crate) async fn drop_rule(call: Call) -> Result<Answer, Problem> {
 }
 
 async fn take(call: &Call, name: &str, reason: Option<String>) -> Result<Rule, Problem> {
-    let op = DropRule { name: rule_name(call, name)?, by: call.by(), reason };
+    let (name, within) = (rule_name(call, name).await?, call.scope().tenant().cloned());
+    let op = DropRule { name, within, by: call.by(), reason };
     send(call, RuleOp::Drop(op)).await
+}
+
+/// The rule that stops a queue. A queue whose name is too long to be part of another is known by its digest.
+fn stop_name(call: &Call, word: &str, queue: &Queue) -> String {
+    let name = format!("{word} {queue}");
+    let is_short = match call.scope() {
+        Scope::Every => RuleName::new(&name).is_ok(),
+        Scope::Of(tenant) => RuleName::of_tenant(tenant, &name).is_ok(),
+    };
+    if is_short {
+        return name;
+    }
+    let digest = Digest::of(queue.as_str()).to_string();
+    format!("{word} ~{}", &digest[digest.len() - 32..])
 }
 
 fn queue(call: &Call) -> Result<Queue, Problem> {
@@ -223,7 +267,7 @@ fn queue(call: &Call) -> Result<Queue, Problem> {
 /// `POST /api/v1/queues/{name}/pause`
 pub(crate) async fn pause(call: Call) -> Result<Answer, Problem> {
     let (body, queue): (ReasonBody, _) = (call.body()?, queue(&call)?);
-    let (name, scope) = (format!("pause {queue}"), RuleScope::queue(queue));
+    let (name, scope) = (stop_name(&call, "pause", &queue), RuleScope::queue(queue));
     let rule = put(&call, &name, scope, Says::Pause, body.reason).await?;
     Ok(Answer::ok(&document(&call, rule)))
 }
@@ -231,7 +275,7 @@ pub(crate) async fn pause(call: Call) -> Result<Answer, Problem> {
 /// `POST /api/v1/queues/{name}/drain`
 pub(crate) async fn drain(call: Call) -> Result<Answer, Problem> {
     let (body, queue): (ReasonBody, _) = (call.body()?, queue(&call)?);
-    let (name, scope) = (format!("drain {queue}"), RuleScope::queue(queue));
+    let (name, scope) = (stop_name(&call, "drain", &queue), RuleScope::queue(queue));
     let rule = put(&call, &name, scope, Says::Drain, body.reason).await?;
     Ok(Answer::ok(&document(&call, rule)))
 }
@@ -240,7 +284,7 @@ pub(crate) async fn drain(call: Call) -> Result<Answer, Problem> {
 pub(crate) async fn resume(call: Call) -> Result<Answer, Problem> {
     let (body, queue): (ReasonBody, _) = (call.body()?, queue(&call)?);
     let mut dropped = Vec::new();
-    for name in [format!("pause {queue}"), format!("drain {queue}")] {
+    for name in ["pause", "drain"].map(|word| stop_name(&call, word, &queue)) {
         match take(&call, &name, body.reason.clone()).await {
             Ok(rule) => dropped.push(document(&call, rule)),
             Err(problem) if problem.code == "NOT_FOUND" => {}
@@ -273,23 +317,52 @@ pub(crate) struct WorkerDocument {
     kinds: Vec<Kind>,
 }
 
-/// Workers that come over HTTP have the name of their tenant before their own, unless it is the usual one.
-pub(crate) fn is_worker_of(scope: &Scope, worker: &WorkerId) -> bool {
-    let worker = worker.as_str();
-    match scope {
-        Scope::Every => true,
-        Scope::Of(tenant) if tenant.as_str() == windlass::Engine::TENANT_DEFAULT => {
-            !worker.contains('/')
-        }
-        Scope::Of(tenant) => {
-            worker.strip_prefix(tenant.as_str()).is_some_and(|rest| rest.starts_with('/'))
-        }
+impl WorkerDocument {
+    /// About how long it is in an answer.
+    fn bytes(&self) -> usize {
+        let queues = self.queues.iter().map(|queue| queue.as_str().len() + 3);
+        let kinds = self.kinds.iter().map(|kind| kind.as_str().len() + 3);
+        200 + queues.sum::<usize>() + kinds.sum::<usize>()
     }
+}
+
+/// Is it a worker that this tenant may see? Those without a token, in an engine or in development, work for the usual
+/// tenant. The server's own work for all, and only who sees all tenants sees them.
+pub(crate) fn is_worker_of(scope: &Scope, worker: &WorkerId) -> bool {
+    let Scope::Of(tenant) = scope else { return true };
+    let is_default = tenant.as_str() == windlass::Engine::TENANT_DEFAULT;
+    let is_plain = !worker.as_str().contains('/') && !is_own(worker.as_str());
+    is_session_of(tenant.as_str(), worker) || (is_default && is_plain)
 }
 
 /// `GET /api/v1/workers`
 pub(crate) async fn workers(call: Call) -> Result<Answer, Problem> {
-    Ok(Answer::ok(&List { items: read_workers(&call).await?, next: None }))
+    let limit = call.query.number("limit", 1_000)?.unwrap_or(100).max(1);
+    let limit = usize::try_from(limit).expect("it is bounded");
+    let after = call.query.text("cursor").unwrap_or("");
+    let workers = read_workers(&call).await?.into_iter();
+    let rest = workers.skip_while(|worker| worker.worker_id.as_str() <= after);
+    Ok(Answer::ok(&page_of_workers(rest, limit)))
+}
+
+/// The most bytes of names in one page of workers. One worker may name two thousand.
+const PAGE_BYTES_MAX: usize = 1024 * 1024;
+
+/// As many workers as one answer holds, in number and in bytes. One is there at any size.
+pub(crate) fn page_of_workers(
+    workers: impl Iterator<Item = WorkerDocument>,
+    limit: usize,
+) -> List<WorkerDocument> {
+    let (mut items, mut bytes) = (Vec::<WorkerDocument>::new(), 0);
+    for worker in workers {
+        bytes += worker.bytes();
+        if items.len() == limit || (bytes > PAGE_BYTES_MAX && !items.is_empty()) {
+            let next = items.last().map(|last| last.worker_id.clone());
+            return List { items, next };
+        }
+        items.push(worker);
+    }
+    List { items, next: None }
 }
 
 /// The workers that the caller may see: those that hold something or did, and those that only wait. What the server does
@@ -310,7 +383,7 @@ pub(crate) async fn read_workers(call: &Call) -> Result<Vec<WorkerDocument>, Pro
         workers.insert(worker, document);
     }
     for (worker, Listens { queues, kinds, .. }) in store.listening(call.scope()).await? {
-        let is_our_own = |queue: &Queue| queue.as_str().starts_with(RESERVED);
+        let is_our_own = |queue: &Queue| is_own(queue.as_str());
         match workers.get_mut(&worker) {
             Some(known) => (known.queues, known.kinds) = (queues, kinds),
             None if queues.iter().all(is_our_own) => {}
@@ -323,6 +396,9 @@ pub(crate) async fn read_workers(call: &Call) -> Result<Vec<WorkerDocument>, Pro
             }
         }
     }
-    let mine = workers.into_iter().filter(|(worker, _)| is_worker_of(call.scope(), worker));
+    let is_mine = |worker: &WorkerId| {
+        is_worker_of(call.scope(), worker) || (!call.caller.has_token && is_own(worker.as_str()))
+    };
+    let mine = workers.into_iter().filter(|(worker, _)| is_mine(worker));
     Ok(mine.map(|(_, document)| document).collect())
 }

@@ -5,34 +5,42 @@
 
 use std::time::Duration;
 
+use super::{
+    feed::{HEARTBEAT, READER_MAX, event_stream, stopped},
+    problem::Problem,
+    route::{Answer, Call},
+    streams::StreamPlace,
+};
 use bytes::Bytes;
 use tokio::{
     sync::mpsc,
     time::{Instant, timeout, timeout_at},
 };
-use windlass_kernel::State;
-use windlass_store::read::{Cursor, JobFilter};
 
-use super::{
-    feed::{HEARTBEAT, READER_MAX, event_stream, stopped},
-    problem::Problem,
-    route::{Answer, Call},
-};
-
-/// How far two rings lie apart at the least: what happens in between is one ring.
+/// How far two rings lie apart at the least for those who work for every tenant.
 const APART: Duration = Duration::from_millis(2);
 
 /// `GET /api/v1/ready`
 pub(crate) async fn stream(call: Call) -> Result<Answer, Problem> {
+    let place = call.app.streams.enter(call.scope())?;
     // One that waits is enough: a reader that is slow hears once of all that it missed.
     let (frames, body) = mpsc::channel(1);
-    tokio::spawn(follow(call, frames));
+    tokio::spawn(follow(call, place, frames));
     Ok(event_stream(body))
 }
 
 /// Rings, until the reader is gone, the server stops or the caller may no longer work.
-async fn follow(call: Call, frames: mpsc::Sender<Bytes>) {
-    let (mut ready, mut retry_due) = (call.engine().store().ready(), call.engine().retry_due());
+async fn follow(call: Call, place: StreamPlace, frames: mpsc::Sender<Bytes>) {
+    let _place = place;
+    let tenant = call.scope().tenant();
+    let bell = tenant.map(|tenant| call.app.bells.of(call.engine(), tenant));
+    let _stream = bell.as_ref().map(|bell| bell.stream());
+    let mut ready = match &bell {
+        Some(bell) => bell.listen(),
+        // Whoever works for every tenant hears everything.
+        None => call.engine().store().ready(),
+    };
+    let mut retry_due = bell.is_none().then(|| call.engine().retry_due());
     let mut stopping = call.app.stopping.clone();
     let send = async |text: &'static str| {
         let sent = timeout(READER_MAX, frames.send(Bytes::from_static(text.as_bytes()))).await;
@@ -43,17 +51,23 @@ async fn follow(call: Call, frames: mpsc::Sender<Bytes>) {
     }
     let (mut sent_at, mut allowed_at) = (Instant::now(), Instant::now());
     loop {
-        let rung = async {
-            tokio::select! {
-                () = ready.rung() => Rung::Ready,
-                () = retry_due.rung() => Rung::RetryDue,
+        let retry = async {
+            match &mut retry_due {
+                Some(retry_due) => retry_due.rung().await,
+                None => std::future::pending().await,
             }
         };
-        let rung = tokio::select! {
+        let rung = async {
+            tokio::select! {
+                () = ready.rung() => {}
+                () = retry => {}
+            }
+        };
+        let is_rung = tokio::select! {
             biased;
             () = stopped(&mut stopping) => return,
             () = frames.closed() => return,
-            waited = timeout_at(sent_at + HEARTBEAT, rung) => waited.ok(),
+            waited = timeout_at(sent_at + HEARTBEAT, rung) => waited.is_ok(),
         };
         if allowed_at.elapsed() >= HEARTBEAT {
             if !call.still_allowed().await {
@@ -61,45 +75,11 @@ async fn follow(call: Call, frames: mpsc::Sender<Bytes>) {
             }
             allowed_at = Instant::now();
         }
-        let frame = match rung {
-            None => ": quiet\n\n",
-            Some(rung) if concerns(&call, rung).await => "data: ready\n\n",
-            Some(_) => {
-                tokio::time::sleep(APART).await;
-                continue;
-            }
-        };
-        if !send(frame).await {
+        if !send(if is_rung { "data: ready\n\n" } else { ": quiet\n\n" }).await {
             return;
         }
         sent_at = Instant::now();
-        tokio::time::sleep(APART).await;
+        // What happens in between is one ring.
+        tokio::time::sleep(bell.as_ref().map_or(APART, |bell| bell.apart())).await;
     }
-}
-
-/// What rang.
-#[derive(Clone, Copy)]
-enum Rung {
-    Ready,
-    RetryDue,
-}
-
-/// Bells ring for everybody. One that is for another tenant alone is not passed on: it would tell what they do.
-async fn concerns(call: &Call, rung: Rung) -> bool {
-    let (store, scope) = (call.engine().store(), call.scope());
-    if scope.tenant().is_none() {
-        return true;
-    }
-    let is_there = match rung {
-        Rung::Ready => store.oldest_ready(scope).await.map(|queues| !queues.is_empty()),
-        Rung::RetryDue => {
-            let states = vec![State::RetryScheduled, State::Queued];
-            let filter = JobFilter { states, ..JobFilter::of(scope.clone()) };
-            let page = store.jobs(filter, Cursor { from: None, limit: 1 }).await;
-            // A page that ends early has not seen everything.
-            page.map(|page| !page.items.is_empty() || page.next.is_some())
-        }
-    };
-    // A store that does not answer is no reason to leave somebody asleep.
-    is_there.unwrap_or(true)
 }

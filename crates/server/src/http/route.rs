@@ -13,7 +13,6 @@ use axum::{
     },
 };
 use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use schemars::{Schema, SchemaGenerator};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
@@ -23,7 +22,11 @@ use windlass_store::read::Scope;
 
 use super::{
     app::App,
+    body,
+    budget::Held,
     caller::{Access, Caller},
+    heavy::{self, Heavy},
+    places::Place,
     problem::Problem,
     query::{Param, Query},
     span::CallSpan,
@@ -68,6 +71,8 @@ pub(crate) struct Call {
     pub(crate) params: Vec<(String, String)>,
     pub(crate) query: Query,
     pub(crate) body: Bytes,
+    /// What of the budget of memory the body takes.
+    pub(crate) held: Option<Held>,
 }
 
 /// What a handler gives back.
@@ -112,6 +117,11 @@ impl Call {
         self.param("id").parse().map_err(|_| Problem::not_found("job"))
     }
 
+    /// Does the caller look after the whole server? Whoever sees every tenant does, and whoever needs no token.
+    pub(crate) fn sees_the_whole(&self) -> bool {
+        !self.caller.has_token || self.scope().tenant().is_none()
+    }
+
     /// They, in this request.
     pub(crate) fn by(&self) -> By {
         self.caller.by(self.given_trace())
@@ -135,7 +145,7 @@ impl Call {
 
     /// Lets go of what was sent, before a long wait.
     pub(crate) fn forget_request(&mut self) {
-        (self.headers, self.body) = (HeaderMap::new(), Bytes::new());
+        (self.headers, self.body, self.held) = (HeaderMap::new(), Bytes::new(), None);
     }
 
     /// The body as a document. An empty one is an empty object.
@@ -217,8 +227,11 @@ pub(crate) async fn handle(
     let mut response = match answer {
         Ok(Answer(response)) => response,
         Err(problem) => {
-            if problem.status.is_server_error() {
-                tracing::warn!(code = problem.code, detail = problem.detail, trace = %trace, "call failed");
+            // Who sends too much is told so, and counted; a line for each would be too much as well.
+            if problem.status.is_server_error() && problem.code != "OVERLOADED" {
+                let Problem { code, detail, cause, .. } = &problem;
+                let cause = cause.as_ref().map(|cause| cause.0.as_str());
+                tracing::warn!(code, detail, cause, trace = %trace, "call failed");
             }
             app.figures.problem(problem.code);
             problem.response(trace.as_str())
@@ -248,8 +261,16 @@ fn finish(headers: &mut HeaderMap, trace: &TraceId) {
 async fn answer(app: &App, route: &'static Route, call: Call) -> Result<Answer, Problem> {
     let _place = app.place(route.access)?;
     let scope = call.scope().clone();
-    match (route.handler)(call).await {
-        Ok(answer) => Ok(answer),
+    let is_heavy = heavy::is_heavy(route.method, route.path, call.body.len());
+    let handling = (route.handler)(call);
+    let handled = match is_heavy {
+        true => Heavy(handling).await,
+        false => handling.await,
+    };
+    match handled {
+        Ok(Answer(response)) => {
+            body::counted(app, route.access, &scope, response).await.map(Answer)
+        }
         Err(problem) => Err(app.hide(problem, &scope).await),
     }
 }
@@ -276,18 +297,44 @@ async fn admitted(
                       and revoke this one";
         return Err(Problem::malformed(detail));
     }
-    app.check_host(&parts.headers)?;
+    app.check_host(&parts.headers, &parts.uri)?;
     let caller = app.caller(&parts.headers, route.access).await?;
     caller.check(route.access)?;
-    app.limits.rates.check(&caller)?;
+    // Whoever asks whether a server lives must hear it, however much others call.
+    if !matches!(route.path, "/healthz" | "/readyz") {
+        app.limits.rates.check(&caller)?;
+    }
     let query = Query::parse(text, route.query)?;
-    let body = match route.method {
-        "GET" => Bytes::new(),
-        _ => read(&app, &parts.headers, body).await?,
+    if let Some(place) = parts.extensions.get::<Arc<Place>>()
+        && route.access != Access::Open
+    {
+        place.prove();
+    }
+    let (body, held) = match route.method {
+        "GET" => (Bytes::new(), None),
+        _ => {
+            let (body, held) = body::read(&app, &caller.scope, &parts.headers, body).await?;
+            (body, Some(held))
+        }
     };
+    if route.body.is_none() && !body.is_empty() && body.trim_ascii() != b"{}" {
+        return Err(Refusal::invalid("body", "must be left out: this call takes none").into());
+    }
     let (headers, access) = (kept(&parts.headers), route.access);
     let in_span = None;
-    Ok(Call { app, caller, trace, trace_given, in_span, access, headers, params, query, body })
+    Ok(Call {
+        app,
+        caller,
+        trace,
+        trace_given,
+        in_span,
+        access,
+        headers,
+        params,
+        query,
+        body,
+        held,
+    })
 }
 
 /// The most headers of a request, and bytes of them and its address. The HTTP library takes twice as much, so that most
@@ -318,40 +365,6 @@ fn kept(headers: &HeaderMap) -> HeaderMap {
 
 fn has_param(query: &str, name: &str) -> bool {
     form_urlencoded::parse(query.as_bytes()).any(|(known, _)| known == name)
-}
-
-/// The body, within its bounds.
-async fn read(app: &App, headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
-    if headers.get(header::CONTENT_ENCODING).is_some_and(|value| value != "identity") {
-        return Err(Problem::not_json("a body that is compressed is not taken"));
-    }
-    let limits = app.limits.now();
-    let max = limits.body_bytes_max;
-    let length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-    if length.and_then(|length| length.parse::<u64>().ok()).is_some_and(|it| it > max as u64) {
-        return Err(Problem::too_large(format!("the body is longer than {max} bytes")));
-    }
-    let reading = Limited::new(body, max).collect();
-    let Ok(read) = tokio::time::timeout(limits.body_timeout, reading).await else {
-        return Err(Problem::too_slow("the body did not come in time"));
-    };
-    let bytes = match read {
-        Ok(collected) => collected.to_bytes(),
-        Err(error) if error.is::<LengthLimitError>() => {
-            return Err(Problem::too_large(format!("the body is longer than {max} bytes")));
-        }
-        Err(error) => return Err(Problem::malformed(format!("the body broke off: {error}"))),
-    };
-    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let plain = content_type.map(|value| value.split(';').next().unwrap_or("").trim());
-    let is_json = plain.is_some_and(|plain| {
-        plain.eq_ignore_ascii_case("application/json") || plain.ends_with("+json")
-    });
-    // A page of another origin can send text without being asked, and nothing else.
-    if !bytes.is_empty() && !is_json {
-        return Err(Problem::not_json("Content-Type must be application/json"));
-    }
-    Ok(bytes)
 }
 
 /// The trace of a call: as it is given, or a new one.

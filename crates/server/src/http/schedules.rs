@@ -11,7 +11,7 @@ use windlass_kernel::{
     schedule::{Action, CatchUp, Overlap, Pause, PreviewSlot, ScheduleSpec, When, preview},
     time::{as_ms, duration_ms_option},
 };
-use windlass_store::{Reply, Scheduled, Write};
+use windlass_store::{Reply, Scheduled, Write, read::Traces};
 
 use super::{
     document::{List, raw},
@@ -46,8 +46,7 @@ pub(crate) struct ScheduleBody {
     #[schemars(with = "Option<u64>")]
     jitter: Option<Duration>,
     /// What becomes of slots that were missed: `skip`, `one` or `{"all": {"max": 10}}`.
-    #[schemars(with = "Option<serde_json::Value>")]
-    catch_up: Option<CatchUp>,
+    catch_up: Option<CatchUpBody>,
     /// What a slot does while the last job is not at its end: allow, skip or queue.
     #[schemars(with = "Option<String>")]
     overlap: Option<Overlap>,
@@ -59,6 +58,36 @@ pub(crate) struct ScheduleBody {
     end_at: Option<Timestamp>,
     /// The job that is made for each slot. Its key and its time are those of the slot.
     job: NewJobBody,
+}
+
+/// What becomes of slots that were missed.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CatchUpBody {
+    /// They are skipped.
+    Skip,
+    /// The last of them is fired, and the others are skipped.
+    One,
+    /// They are fired, oldest first.
+    All(CatchUpAllBody),
+}
+
+/// Missed slots that are fired.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CatchUpAllBody {
+    /// How many at the most: of more the oldest are skipped.
+    max: u32,
+}
+
+impl From<CatchUpBody> for CatchUp {
+    fn from(body: CatchUpBody) -> Self {
+        match body {
+            CatchUpBody::Skip => CatchUp::Skip,
+            CatchUpBody::One => CatchUp::One,
+            CatchUpBody::All(CatchUpAllBody { max }) => CatchUp::All { max },
+        }
+    }
 }
 
 impl ScheduleBody {
@@ -81,7 +110,7 @@ impl ScheduleBody {
         Ok(ScheduleSpec {
             when,
             jitter: self.jitter.unwrap_or_default(),
-            catch_up: self.catch_up.unwrap_or_default(),
+            catch_up: self.catch_up.map_or_else(CatchUp::default, CatchUp::from),
             overlap: self.overlap.unwrap_or(Overlap::Allow),
             start_at: self.start_at,
             end_at: self.end_at,
@@ -186,13 +215,41 @@ pub(crate) async fn list(call: Call) -> Result<Answer, Problem> {
     let after: Option<ScheduleName> = call.query.get("cursor")?;
     let limit = call.query.number("limit", 1_000)?.unwrap_or(100).max(1);
     let limit = usize::try_from(limit).expect("it is bounded");
-    let tenant = call.caller.tenant()?;
-    let mut found = call.engine().store().schedules(tenant, after.as_ref(), limit + 1).await?;
-    let is_more = found.len() > limit;
-    found.truncate(limit);
+    let (found, is_more) = page(&call, after, limit).await?;
     let next = found.last().filter(|_| is_more).map(|last| last.name.to_string());
     let items = found.iter().map(ScheduleDocument::from).collect();
     Ok(Answer::ok(&List { items, next }))
+}
+
+/// The most bytes of payloads in one page of schedules. Each may have a megabyte.
+const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// How many are read at a time.
+const READ: usize = 16;
+
+/// Schedules by name, as many as one answer holds, and whether there are more.
+async fn page(
+    call: &Call,
+    mut after: Option<ScheduleName>,
+    limit: usize,
+) -> Result<(Vec<Schedule>, bool), Problem> {
+    let (store, tenant) = (call.engine().store(), call.caller.tenant()?);
+    let (mut page, mut bytes): (Vec<Schedule>, usize) = (Vec::new(), 0);
+    loop {
+        let read = READ.min(limit - page.len()) + 1;
+        let found = store.schedules(tenant, after.as_ref(), read).await?;
+        let is_last = found.len() < read;
+        for schedule in found {
+            if page.len() == limit || (bytes > PAGE_BYTES_MAX && !page.is_empty()) {
+                return Ok((page, true));
+            }
+            bytes += schedule.spec.job.payload.as_str().len();
+            page.push(schedule);
+        }
+        if is_last {
+            return Ok((page, false));
+        }
+        after = page.last().map(|last| last.name.clone());
+    }
 }
 
 fn name(call: &Call) -> Result<ScheduleName, Problem> {
@@ -334,7 +391,8 @@ pub(crate) async fn history(call: Call) -> Result<Answer, Problem> {
     let (tenant, about) = (call.caller.tenant()?, About::Schedule(name(&call)?));
     let notes = call.engine().store().notes(tenant, &about, before, limit).await?;
     let next = notes.last().filter(|_| notes.len() == limit).map(|last| last.number.to_string());
-    let items = notes.iter().filter_map(super::feed::shown).collect();
+    let shown = |note| super::feed::shown(note, &Traces::new());
+    let items = notes.iter().filter_map(shown).collect();
     Ok(Answer::ok(&List { items, next }))
 }
 

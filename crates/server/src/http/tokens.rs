@@ -1,7 +1,7 @@
 //! Tokens: they are shown once, kept as digests, and revoked at once.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::Mutex,
     time::{Duration, Instant},
 };
@@ -25,7 +25,6 @@ use super::{
     document::List,
     problem::Problem,
     route::{Answer, Call},
-    schedules::ReasonBody,
 };
 
 /// How a token begins, so that those who look for leaked secrets know it.
@@ -64,7 +63,8 @@ fn parse(text: &str) -> Option<(TokenId, &str)> {
 /// Tokens that were asked for lately.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
-    tokens: Mutex<HashMap<TokenId, (Option<Token>, Instant)>>,
+    tokens: Mutex<HashMap<TokenId, (Token, Instant)>>,
+    unknown: Mutex<Unknown>,
 }
 
 impl Known {
@@ -75,30 +75,51 @@ impl Known {
 
     async fn get(&self, engine: &Engine, id: TokenId) -> Result<Option<Token>, Problem> {
         let now = Instant::now();
-        let is_fresh = |at: &Instant| now.duration_since(*at) < Self::FRESH;
-        if let Some((token, at)) = self.tokens().get(&id)
-            && is_fresh(at)
-        {
-            return Ok(token.clone());
+        let known = self.tokens().get(&id).cloned();
+        match known {
+            Some((token, at)) if now.duration_since(at) < Self::FRESH => return Ok(Some(token)),
+            // It was somebody's a moment ago: it is looked up again, however many others are not.
+            Some(_) => {}
+            None => match self.unknown().look_up(id, now) {
+                LookUp::Yes => {}
+                LookUp::Nobodys => return Ok(None),
+                LookUp::TooMany => {
+                    let detail = "too many calls bring tokens that nobody has";
+                    return Err(Problem { retry_after: Some(1), ..Problem::overloaded(detail) });
+                }
+            },
         }
         let token = engine.store().token(id).await?;
-        let mut tokens = self.tokens();
-        if tokens.len() >= Self::KNOWN_MAX {
-            tokens.retain(|_, (_, at)| is_fresh(at));
-        }
-        // Whatever is asked for is remembered a moment, also that it is nobody's: asking costs the store.
-        if tokens.len() < Self::KNOWN_MAX {
-            tokens.insert(id, (token.clone(), now));
+        match &token {
+            Some(token) => self.remember(id, token, now),
+            None => {
+                self.forget(id);
+                self.unknown().young.insert(id);
+            }
         }
         Ok(token)
+    }
+
+    fn remember(&self, id: TokenId, token: &Token, now: Instant) {
+        let mut tokens = self.tokens();
+        if tokens.len() >= Self::KNOWN_MAX && !tokens.contains_key(&id) {
+            tokens.retain(|_, (_, at)| now.duration_since(*at) < Self::FRESH);
+        }
+        if tokens.len() < Self::KNOWN_MAX || tokens.contains_key(&id) {
+            tokens.insert(id, (token.clone(), now));
+        }
     }
 
     fn forget(&self, id: TokenId) {
         self.tokens().remove(&id);
     }
 
-    fn tokens(&self) -> std::sync::MutexGuard<'_, HashMap<TokenId, (Option<Token>, Instant)>> {
+    fn tokens(&self) -> std::sync::MutexGuard<'_, HashMap<TokenId, (Token, Instant)>> {
         self.tokens.lock().expect("nobody panics with it")
+    }
+
+    fn unknown(&self) -> std::sync::MutexGuard<'_, Unknown> {
+        self.unknown.lock().expect("nobody panics with it")
     }
 
     /// Who calls with this token.
@@ -119,7 +140,56 @@ impl Known {
             principal: token.principal,
             scope: token.tenant.map_or(Scope::Every, Scope::Of),
             role: token.role,
+            has_token: true,
         })
+    }
+}
+
+/// Ids that are nobody's, as of a moment ago, and how many more may be looked up. Anybody can make up ids, and each
+/// costs the store a look.
+#[derive(Debug)]
+struct Unknown {
+    /// Two generations: the older is dropped when the younger is full or a moment old.
+    young: HashSet<TokenId>,
+    old: HashSet<TokenId>,
+    since: Instant,
+    /// How many looks are left, as of when.
+    left: (f64, Instant),
+}
+
+/// What to do about an id that is not known.
+#[derive(Debug, PartialEq, Eq)]
+enum LookUp {
+    Yes,
+    Nobodys,
+    TooMany,
+}
+
+impl Default for Unknown {
+    fn default() -> Self {
+        let now = Instant::now();
+        let left = (Self::PER_SECOND, now);
+        Self { young: HashSet::new(), old: HashSet::new(), since: now, left }
+    }
+}
+
+impl Unknown {
+    /// How many ids that are not known are looked up in a second.
+    const PER_SECOND: f64 = 1_000.0;
+
+    fn look_up(&mut self, id: TokenId, now: Instant) -> LookUp {
+        if now.duration_since(self.since) >= Known::FRESH || self.young.len() >= Known::KNOWN_MAX {
+            self.old = std::mem::take(&mut self.young);
+            self.since = now;
+        }
+        if self.young.contains(&id) || self.old.contains(&id) {
+            return LookUp::Nobodys;
+        }
+        let (left, at) = self.left;
+        let left = left + now.duration_since(at).as_secs_f64() * Self::PER_SECOND;
+        let left = left.min(Self::PER_SECOND);
+        self.left = ((left - 1.0).max(0.0), now);
+        if left < 1.0 { LookUp::TooMany } else { LookUp::Yes }
     }
 }
 
@@ -267,12 +337,23 @@ pub(crate) async fn list(call: Call) -> Result<Answer, Problem> {
     Ok(Answer::ok(&List { items, next: None }))
 }
 
+/// A token that is to be revoked.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RevokeBody {
+    /// Why.
+    reason: Option<String>,
+    /// Revoke it even if it is the last that lets an admin in [default: false].
+    force: bool,
+}
+
 /// `DELETE /api/v1/tokens/{id}`
 pub(crate) async fn revoke(call: Call) -> Result<Answer, Problem> {
-    let body: ReasonBody = call.body()?;
+    let body: RevokeBody = call.body()?;
     let id = call.param("id").parse().map_err(|_| Problem::not_found("token"))?;
     let within = call.scope().tenant().cloned();
-    let op = RevokeToken { id, within, reason: body.reason, by: call.by() };
+    let RevokeBody { reason, force } = body;
+    let op = RevokeToken { id, within, reason, force, by: call.by() };
     let token = send(call.engine(), TokenOp::Revoke(op)).await?;
     call.app.tokens.forget(id);
     Ok(Answer::ok(&TokenDocument::from(token)))
@@ -297,6 +378,29 @@ mod tests {
         assert_eq!(id, secret.id);
         assert_eq!(digest(text), secret.digest);
         assert!(secret.text.len() > PREFIX.len() + 26 + 40, "{}", secret.text);
+    }
+
+    #[test]
+    fn ids_that_nobody_has_cost_a_bounded_number_of_looks_and_little_memory() {
+        let (mut unknown, now) = (Unknown::default(), Instant::now());
+        let (mut looks, mut refused) = (0, 0);
+        for number in 0..100_000 {
+            match unknown.look_up(TokenId::from_u128(number), now) {
+                LookUp::Yes => {
+                    looks += 1;
+                    unknown.young.insert(TokenId::from_u128(number));
+                }
+                LookUp::TooMany => refused += 1,
+                LookUp::Nobodys => panic!("each is new"),
+            }
+        }
+        assert_eq!((looks, refused), (1_000, 99_000));
+        assert_eq!(unknown.look_up(TokenId::from_u128(5), now), LookUp::Nobodys);
+        // It may have become somebody's since.
+        let later = now + Known::FRESH * 2;
+        unknown.look_up(TokenId::from_u128(6), now + Known::FRESH);
+        assert_eq!(unknown.look_up(TokenId::from_u128(5), later), LookUp::Yes);
+        assert!(unknown.young.len() + unknown.old.len() <= 2 * Known::KNOWN_MAX);
     }
 
     #[test]

@@ -166,7 +166,8 @@ fn tokens_need_no_restart() {
     };
     assert_eq!(list(token).code, 0, "{}", list(token).stderr);
     assert_eq!(list("nobody").code, 6);
-    shell.quiet(&format!("windlass token revoke {id} --store '{url}'"));
+    let revoked = shell.quiet(&format!("windlass token revoke {id} --force --yes --store '{url}'"));
+    assert_eq!(revoked.code, 0, "{}", revoked.stderr);
     until("the revocation", || list(token).code == 6);
     assert_eq!(json!(list(token).code), json!(6));
 }

@@ -7,7 +7,7 @@ use crate::serving::{Server, until};
 /// What a worker holds.
 pub(crate) struct Held {
     pub(crate) job_id: String,
-    epoch: u64,
+    pub(crate) epoch: u64,
 }
 
 /// Claims and starts the next job of a queue.

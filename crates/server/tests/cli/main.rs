@@ -3,6 +3,7 @@
 mod config;
 mod dev;
 mod doctor;
+mod escapes;
 mod follow;
 mod hand;
 mod help;
@@ -11,6 +12,7 @@ mod keys;
 mod letters;
 mod migrations;
 mod packaging;
+mod place;
 mod queues;
 mod replays;
 mod schedules;

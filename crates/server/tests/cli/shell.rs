@@ -138,19 +138,13 @@ fn steady(text: &str) -> String {
     let mut known: HashMap<String, usize> = HashMap::new();
     let (mut steady, mut rest) = (String::new(), text);
     while let Some(first) = rest.chars().next() {
-        let is_begin = !steady.ends_with(|before: char| before.is_ascii_alphanumeric());
-        let is_logged = steady.ends_with(&format!("{CLOCK}  "));
-        let known_len = || {
-            let short = if is_logged { short_id_len(rest) } else { None };
-            id_len(rest).or_else(|| time_len(rest)).or_else(|| clock_len(rest)).or(short)
-        };
-        let chance = chance_len(&steady, rest);
-        let found = is_begin.then(known_len).flatten().or(chance);
-        match found {
-            Some(len) if rest.starts_with("20") => steady.push_str(&time(len)),
-            Some(len) if len == CLOCK.len() && clock_len(rest).is_some() => steady.push_str(CLOCK),
-            Some(len) if chance.is_some() => steady.push_str(&"0".repeat(len)),
-            Some(len) => {
+        let varying = Varying::find(&steady, rest);
+        let len = varying.as_ref().map_or(first.len_utf8(), |(_, len)| *len);
+        match varying {
+            Some((Varying::Time, _)) => steady.push_str(time(len)),
+            Some((Varying::Clock, _)) => steady.push_str(CLOCK),
+            Some((Varying::Chance, _)) => steady.push_str(&"0".repeat(len)),
+            Some((Varying::Id, _)) => {
                 let count = known.len() + 1;
                 let number = *known.entry(rest[..len].to_owned()).or_insert(count);
                 let prefix = rest[..len].find('_').map_or(0, |at| at + 1);
@@ -159,9 +153,34 @@ fn steady(text: &str) -> String {
             }
             None => steady.push(first),
         }
-        rest = &rest[found.unwrap_or(first.len_utf8())..];
+        rest = &rest[len..];
     }
     steady
+}
+
+/// What differs from run to run. Its kind is told by its shape alone, never by the digits that it happens to have.
+enum Varying {
+    Id,
+    Time,
+    Clock,
+    Chance,
+}
+
+impl Varying {
+    /// What the text begins with, behind what stands before it, and how long it is.
+    fn find(before: &str, text: &str) -> Option<(Self, usize)> {
+        if before.ends_with(|last: char| last.is_ascii_alphanumeric()) {
+            return chance_len(before, text).map(|len| (Self::Chance, len));
+        }
+        let is_logged = before.ends_with(&format!("{CLOCK}  "));
+        let short_id = || is_logged.then(|| short_id_len(text)).flatten();
+        chance_len(before, text)
+            .or_else(|| days_len(text))
+            .map(|len| (Self::Chance, len))
+            .or_else(|| time_len(text).map(|len| (Self::Time, len)))
+            .or_else(|| clock_len(text).map(|len| (Self::Clock, len)))
+            .or_else(|| id_len(text).or_else(short_id).map(|len| (Self::Id, len)))
+    }
 }
 
 /// The length of an id, a trace or a digest that the text begins with.
@@ -208,13 +227,24 @@ fn short_id_len(text: &str) -> Option<usize> {
 fn chance_len(before: &str, text: &str) -> Option<usize> {
     let len = text.bytes().take_while(u8::is_ascii_hexdigit).count();
     let is_port = before.ends_with("127.0.0.1:") && len == 5;
-    let is_worker = ["by demo-", "worker http-", "\nhttp-"].iter().any(|it| before.ends_with(it));
+    let is_worker = ["by demo-", "worker http-", "worker windlass.http-", "\nwindlass.http-"]
+        .iter()
+        .any(|it| before.ends_with(it));
     (is_port || is_worker && len > 0).then_some(len)
 }
 
+/// The length of the number in `36290d`, which the text begins with: how far away a time of another century is today.
+fn days_len(text: &str) -> Option<usize> {
+    let len = text.bytes().take_while(u8::is_ascii_digit).count();
+    let is_whole = text[len..]
+        .strip_prefix('d')
+        .is_some_and(|after| !after.starts_with(|next: char| next.is_ascii_alphanumeric()));
+    (len == 5 && is_whole).then_some(len)
+}
+
 /// A time in a table is always as long; one in a document is as long as its fraction happens to be.
-fn time(len: usize) -> String {
-    if len == 24 { "2000-01-01T00:00:00.000Z" } else { "2000-01-01T00:00:00Z" }.to_owned()
+fn time(len: usize) -> &'static str {
+    if len == 24 { "2000-01-01T00:00:00.000Z" } else { "2000-01-01T00:00:00Z" }
 }
 
 #[test]
@@ -223,4 +253,18 @@ fn what_differs_from_run_to_run_is_replaced_by_what_is_as_long() {
     let expected =
         "job_00000000000000000000000001 at 2000-01-01T00:00:00.000Z, 2126-01-02T03:04:05Z";
     assert_eq!(steady(text), expected);
+}
+
+#[test]
+fn digits_that_look_like_a_year_are_no_time() {
+    let check = |text: &str, expected: &str| assert_eq!(steady(text), expected, "{text}");
+    for hour in 0..24 {
+        let line = format!("{hour:02}:14:05.123  20abcd  demo.mail");
+        check(&line, "00:00:00.000  000001  demo.mail");
+    }
+    let trace = format!("20{}", "ab".repeat(15));
+    check(&trace, &format!("{}1", "0".repeat(31)));
+    check("http://127.0.0.1:20144 by demo-20aa20bb", "http://127.0.0.1:00000 by demo-00000000");
+    check("20 jobs, 2020 of 20:30", "20 jobs, 2020 of 20:30");
+    check("in 36290d, 36291days, 20d", "in 00000d, 36291days, 20d");
 }

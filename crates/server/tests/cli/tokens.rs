@@ -28,8 +28,17 @@ fn tokens_are_issued_with_a_server_and_without() {
     let listed = shell.quiet(&format!("WINDLASS_TOKEN={token} windlass token list -o json")).json();
     assert_eq!(listed["items"].as_array().map(Vec::len), Some(3));
     server.stop();
+    shell.about("Whoever revokes is asked, and where nobody can answer nothing is done.");
     shell.run(&format!("windlass token revoke {id} --reason 'bob is gone'"));
-    shell.run("windlass token revoke tok_00000000000000000000000007");
+    shell.run(&format!("windlass token revoke {id} --reason 'bob is gone' --yes"));
+    shell.run("windlass token revoke tok_00000000000000000000000007 --yes");
+    shell.about("The last admin stays, unless it is said that it shall go.");
+    let all = shell.quiet("windlass token list -o json").json();
+    let tokens = all["items"].as_array().expect("a list").iter();
+    let admin = tokens.clone().find(|token| token["role"] == "admin").expect("there is one");
+    let admin = admin["token_id"].as_str().expect("an id").to_owned();
+    shell.run(&format!("windlass token revoke {admin} --yes"));
+    shell.run(&format!("windlass token revoke {admin} --yes --force"));
     shell.run("windlass token list");
     shell.columns(60);
     shell.run("windlass token list");

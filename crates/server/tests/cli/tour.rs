@@ -223,7 +223,7 @@ fn looking_after(shell: &mut Shell) {
     let issued = shell.quiet("windlass token list -o json").json();
     let token = issued["items"][0]["token_id"].as_str().expect("it was issued").to_owned();
     shell.run("windlass token list");
-    shell.run(&format!("windlass token revoke {token}"));
+    shell.run(&format!("windlass token revoke {token} --yes --force"));
     shell.run(&format!("windlass doctor --deep | {SIZES}"));
     shell.run(&format!("windlass backup monday.db | {SIZES}"));
     shell.run(&format!("windlass restore monday.db --force | {SIZES}"));

@@ -13,7 +13,10 @@ use serde_json::value::RawValue;
 use tokio::sync::Notify;
 use windlass::{
     Context, Engine, Error, Failure, HandlerResult, JobRequest, Outcome, Refusal, State, Stop,
-    Work, job, rule, why::Reason,
+    Work,
+    faults::{Fault, Faults},
+    job, rule,
+    why::Reason,
 };
 use windlass_kernel::job::Wakeup;
 use windlass_store::read::{Cursor, JobFilter, Scope};
@@ -33,6 +36,7 @@ on_both_stores!(
     a_thousand_jobs_go_at_once_and_a_key_gives_one,
     a_job_starts_at_once_on_an_idle_worker,
     rules_schedules_and_lists_are_the_same,
+    an_injected_fault_takes_a_lease_away,
 );
 
 #[derive(Serialize, Deserialize)]
@@ -347,4 +351,32 @@ async fn rules_schedules_and_lists_are_the_same(store: Store) {
     schedules.delete("nightly").await.unwrap();
     assert!(schedules.get("nightly").await.is_err());
     worker.shutdown().await.unwrap();
+}
+
+/// Through a server, too, a lease that is taken away is an interruption of the same attempt, and no failure.
+async fn an_injected_fault_takes_a_lease_away(store: Store) {
+    let server = Server::start(&store);
+    let engine = server.engine().await;
+    async fn echo(number: u32) -> HandlerResult<u32> {
+        Ok(number)
+    }
+    let faults = Faults::new();
+    let worker = engine.worker().layer(faults.clone()).handle_kind("echo", echo);
+    let worker = worker.start().await.unwrap();
+    for fault in [Fault::ProcessRestartInterrupt, Fault::LostLease] {
+        faults.inject(fault, 1);
+        let made = engine.enqueue(JobRequest::of("echo", &7_u32)).await.unwrap();
+        let ended = engine.wait(made.id).await.unwrap();
+        let job = &ended.job;
+        assert_eq!(
+            (job.state, job.attempt, job.retry_count),
+            (State::Succeeded, 1, 0),
+            "{fault:?}"
+        );
+        assert_eq!((job.interruptions, job.epoch.get()), (1, 2), "{fault:?}");
+        assert!(faults.is_spent(), "{fault:?}");
+    }
+    worker.shutdown().await.unwrap();
+    drop(server);
+    store.check();
 }

@@ -10,12 +10,13 @@ use crate::{
     server::{Server, Store, block_on},
 };
 
-on_both_stores!(alerts_fire_and_clear);
+on_both_stores!(alerts_fire_and_clear, slots_that_were_missed_are_told);
 
 const CONFIG: &str = "
 [alerts]
 look_every_ms = 100
 retrying_share = 0.5
+retrying_jobs_min = 12
 dlq_per_minute = 3
 invalid_transitions = 4
 queue_age_ms = 1500
@@ -34,6 +35,17 @@ async fn until(server: &Server, name: &str, is_there: bool) -> Option<Value> {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     panic!("{name} is {} there", if is_there { "not" } else { "still" });
+}
+
+/// Waits until the figures have this line.
+async fn until_metrics(server: &Server, line: &str) {
+    for _ in 0..300 {
+        if server.get("/metrics").await.text.contains(line) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("there is no {line:?}");
 }
 
 /// The database goes away, and comes back. It is told while it is away.
@@ -55,6 +67,23 @@ fn a_store_that_does_not_answer_is_an_alert_until_it_is_back() {
     });
 }
 
+/// The server is away while slots come. With the policy skip they are skipped as soon as it is back, and that is told.
+async fn slots_that_were_missed_are_told(store: Store) {
+    let config = "[alerts]\nlook_every_ms = 100\n";
+    let server = Server::start_with_config(&store, config);
+    let schedule = r#"{"name": "tick", "every_ms": 1000, "catch_up": "skip", "job": {}}"#;
+    server.post("/api/v1/schedules", schedule).await.ok();
+    until(&server, "skipped_slots", false).await;
+    server.stop();
+    tokio::time::sleep(Duration::from_millis(3_500)).await;
+    let server = Server::start_with_config(&store, config);
+    let alert = until(&server, "skipped_slots", true).await.expect("it is there");
+    assert_eq!((&alert["tenant"], &alert["severity"]), (&"default".into(), &"P2".into()));
+    until_metrics(&server, "windlass_skipped_slots_total{tenant=\"default\",reason=\"missed\"} ")
+        .await;
+    server.stop();
+}
+
 async fn alerts_fire_and_clear(store: Store) {
     let server = Server::start_with_config(&store, CONFIG);
     let quiet = server.get("/api/v1/alerts").await.ok().json();
@@ -62,7 +91,7 @@ async fn alerts_fire_and_clear(store: Store) {
 
     // More than half of the open jobs wait for a retry.
     let mut jobs = Vec::new();
-    for _ in 0..20 {
+    for _ in 0..12 {
         let job = server
             .post("/api/v1/jobs", r#"{"retry": {"base_ms": 600000, "max_backoff_ms": 600000}}"#);
         jobs.push(job.await.ok().at("/job/job_id"));
@@ -73,7 +102,7 @@ async fn alerts_fire_and_clear(store: Store) {
     }
     let alert = until(&server, "retrying_share", true).await.expect("it is there");
     let summary = alert["summary"].as_str().expect("it says what it means");
-    assert!(summary.ends_with(" of 20 jobs that are not at an end wait for a retry"), "{summary}");
+    assert!(summary.ends_with(" of 12 jobs that are not at an end wait for a retry"), "{summary}");
     assert!(alert["value"].as_f64() > alert["threshold"].as_f64(), "{alert}");
     for id in &jobs {
         server.post(&format!("/api/v1/jobs/{id}/cancel"), "").await.ok();
@@ -87,11 +116,24 @@ async fn alerts_fire_and_clear(store: Store) {
     }
     let alert = until(&server, "dead_letters", true).await.expect("it is there");
     assert_eq!((&alert["tenant"], &alert["severity"]), (&"default".into(), &"P2".into()));
+    let line = "windlass_dead_letters_total{tenant=\"default\"} 5\n";
+    until_metrics(&server, line).await;
 
-    // Illegal moves one after the other wake people up.
-    for _ in 0..5 {
-        let path = format!("/api/v1/internal/jobs/{}/run", jobs[0]);
-        assert_eq!(server.post(&path, "").await.at("/code"), "WF_STATE_TRANSITION_INVALID");
+    // Illegal moves one after the other wake people up: here of a worker that ended a job and reports another end.
+    server.post("/api/v1/jobs", r#"{"queue": "twice"}"#).await.ok();
+    let claim = r#"{"worker_id": "w", "queues": ["twice"], "start": true}"#;
+    let lease = server.post("/api/v1/claims", claim).await.ok();
+    let (id, epoch) = (lease.at("/leases/0/job/job_id"), lease.at("/leases/0/epoch"));
+    for (place, outcome) in
+        ["succeeded", "cancelled", "cancelled", "cancelled", "cancelled", "cancelled"]
+            .iter()
+            .enumerate()
+    {
+        let entry = format!(r#"{{"job_id": "{id}", "epoch": {epoch}, "outcome": "{outcome}"}}"#);
+        let body = format!(r#"{{"worker_id": "w", "leases": [{entry}]}}"#);
+        let settled = server.post("/api/v1/leases/settle?contract=jobs", &body).await.ok();
+        let expected = if place == 0 { "" } else { "WF_STATE_TRANSITION_INVALID" };
+        assert_eq!(settled.json()["results"][0]["code"].as_str().unwrap_or(""), expected);
     }
     let alert = until(&server, "invalid_transitions", true).await.expect("it is there");
     assert_eq!(alert["severity"], "P1");

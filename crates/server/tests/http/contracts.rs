@@ -144,7 +144,7 @@ async fn runs(store: Store) {
     page.finish();
 }
 
-async fn enqueue(server: &Server, trace: &str) -> String {
+pub(crate) async fn enqueue(server: &Server, trace: &str) -> String {
     let body = format!(r#"{{"kind":"mail","trace_id":"{trace}"}}"#);
     server.post("/api/v1/jobs", &body).await.ok().at("/job/job_id")
 }
@@ -167,6 +167,11 @@ async fn internal(store: Store) {
     page.post("Two ways to fail.", &both, "").await;
     page.post("Neither yes nor no.", &format!("{}?force_fail=1", path(&id)), "").await;
     page.post("One that is not there.", &path("job_00000000000000000000000007"), "").await;
+    let id = enqueue(&server, "t-4").await;
+    let interrupt = format!("/api/v1/internal/jobs/{id}/interrupt");
+    page.post("Nobody holds it, so no lease can end.", &interrupt, "").await;
+    server.post("/api/v1/claims", r#"{"worker_id": "w1", "start": true}"#).await.ok();
+    page.post("Its lease ends as if the process of its worker had died.", &interrupt, "").await;
     page.post("A demo is in windlass dev alone.", "/api/v1/internal/demo", "").await;
     page.finish();
 }
@@ -235,7 +240,7 @@ async fn replays_by_workers(store: Store) {
             let lease = server.post("/api/v1/claims", body).await.ok();
             assert_eq!(lease.at("/leases/0/execution_key"), format!("{id}+{retry_count}"));
             let end = match retry_count < fails {
-                true => r#""outcome":"failed","error":{"code":"SMTP_BUSY"}"#,
+                true => r#""outcome":"failed","error":{"code":"SMTP_BUSY","retryable":true}"#,
                 false => r#""outcome":"succeeded""#,
             };
             let epoch = lease.at("/leases/0/epoch");
@@ -252,9 +257,19 @@ async fn replays_by_workers(store: Store) {
             }
             // The worker that ended it cannot end it in another way.
             let other = format!(r#"{{"job_id":"{id}","epoch":{epoch},"outcome":"cancelled"}}"#);
-            let body = format!(r#"{{"worker_id":"w1","leases":[{other}]}}"#);
-            let settled = server.post("/api/v1/leases/settle", &body).await.ok();
-            assert_eq!(settled.at("/results/0/code"), "STALE_ATTEMPT");
+            let stale = format!(r#"{{"job_id":"{id}","epoch":0,"outcome":"cancelled"}}"#);
+            let body = format!(r#"{{"worker_id":"w1","leases":[{other},{stale}]}}"#);
+            for (query, code) in [
+                ("", "INVALID_TRANSITION"),
+                ("?contract=runs", "INVALID_TRANSITION"),
+                ("?contract=tasks", "TASK_INVALID_TRANSITION"),
+                ("?contract=jobs", "WF_STATE_TRANSITION_INVALID"),
+            ] {
+                let path = format!("/api/v1/leases/settle{query}");
+                let settled = server.post(&path, &body).await.ok();
+                let codes = (settled.at("/results/0/code"), settled.at("/results/1/code"));
+                assert_eq!(codes, (code.to_owned(), "STALE_ATTEMPT".to_owned()), "{path}");
+            }
         }
         check(&server, &id, replay).await;
     }

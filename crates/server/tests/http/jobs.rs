@@ -184,8 +184,7 @@ async fn events_and_attempts(store: Store) {
     let body = r#"{"kind":"mail","trace_id":"t-1","max_retries":1,"retry":{"base_ms":60000,"max_backoff_ms":60000}}"#;
     let id = make(&server, body).await;
     let claimed = run(&server, "default").await;
-    let outcome =
-        r#""outcome":"failed","error":{"code":"SMTP_BUSY","message":"try later"},"stats":{"ms":7}"#;
+    let outcome = r#""outcome":"failed","error":{"code":"SMTP_BUSY","message":"try later","retryable":true},"stats":{"ms":7}"#;
     settle(&server, &claimed, outcome).await;
     server.post(&format!("/api/v1/jobs/{id}/retry"), "").await.ok();
     settle(&server, &run(&server, "default").await, outcome).await;

@@ -169,7 +169,8 @@ impl World {
         for (entry, lease) in entries.iter_mut().zip(leases) {
             if self.random(4) == 0 {
                 entry["outcome"] = json!("failed");
-                entry["error"] = json!({ "code": "BAD_LUCK", "message": worker });
+                entry["error"] =
+                    json!({ "code": "BAD_LUCK", "message": worker, "retryable": true });
             } else {
                 entry["outcome"] = json!("succeeded");
                 entry["result"] = json!({ "by": worker, "attempt_id": lease["attempt_id"] });

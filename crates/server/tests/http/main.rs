@@ -7,10 +7,13 @@
 mod access;
 mod alerts;
 mod bad;
+mod bounds;
 mod bulk;
 mod client;
 mod contracts;
+mod ends;
 mod feed;
+mod holders;
 mod jobs;
 #[path = "../../src/cli/json.rs"]
 mod json;
@@ -20,12 +23,15 @@ mod letters;
 mod memory;
 mod operations;
 mod overload;
+mod own_names;
 mod queues;
 mod schedules;
 mod security;
 mod server;
 mod snapshot;
+mod unknown;
 mod verify;
+mod words;
 mod worker_example;
 mod workers;
 

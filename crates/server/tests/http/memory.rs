@@ -1,7 +1,5 @@
 //! Memory: who waits takes little.
 
-use std::fs;
-
 use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 
 use crate::server::{Server, Store, block_on};
@@ -51,15 +49,4 @@ async fn wait_for_work(server: &Server, name: &str) -> Vec<TcpStream> {
     let last = format!(r#"{{"worker_id":"{name}","queues":["nothing-{name}"],"wait_ms":3000}}"#);
     server.post("/api/v1/claims", &last).await.ok();
     callers
-}
-
-impl Server {
-    /// The memory that it has in use.
-    fn rss_kb(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.id()));
-        let status = status.expect("it runs");
-        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-        let number = line.and_then(|line| line.split_whitespace().nth(1));
-        number.and_then(|number| number.parse().ok()).expect("it says how much it has")
-    }
 }

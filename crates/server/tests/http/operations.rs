@@ -17,6 +17,10 @@ async fn operations(store: Store) {
     page.get("It can take work.", "/readyz").await;
     page.get("A path that is not there.", "/api/v1/nothing").await;
     page.ask("A method that is not there.", Method::DELETE, "/healthz", &[], "").await;
+    page.get("How the clock stands.", "/api/v1/clock").await;
+    let body = r#"{"reason": "the time server was away"}"#;
+    page.post("Somebody says that it is right.", "/api/v1/clock/accept", body).await;
+    page.get("Who did.", "/api/v1/audit").await;
     page.get("What it counts.", "/metrics").await;
     page.get("This API, for people.", "/docs").await;
     page.get("Its codes.", "/docs/errors").await;
@@ -35,7 +39,10 @@ async fn it_stops_in_good_order(store: Store) {
     let request = crate::client::client().post(url).body(body);
     let request = request.header("content-type", "application/json");
     let waiting = tokio::spawn(crate::client::send(request));
-    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    // Whoever waits for work is listed.
+    while !server.get("/api/v1/workers").await.ok().text.contains(r#""worker_id":"w1""#) {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
     let status = server.stop();
     assert!(status.success(), "{status}");
     let answer = waiting.await.expect("it does not panic").expect("it is answered");

@@ -1,10 +1,10 @@
 //! A server of one's own: a process on a free port, and a store that nobody else uses.
 
 use std::{
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Read as _},
     process::{Child, Command, ExitStatus, Output, Stdio},
     sync::atomic::{AtomicU32, Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tempfile::TempDir;
@@ -93,18 +93,67 @@ impl Server {
         Self::start_with(store, "127.0.0.1:0", &[])
     }
 
-    /// Starts one with this config file.
-    pub(crate) fn start_with_config(store: &Store, config: &str) -> Self {
+    /// Starts one that asks for tokens, with this config file.
+    pub(crate) fn start_guarded_with_config(store: &Store, config: &str) -> Self {
         let file = tempfile::NamedTempFile::new().expect("a file can be made");
         std::fs::write(file.path(), config).expect("it can be written");
         let path = file.path().to_str().expect("its name is text");
-        Self::start_with(store, "127.0.0.1:0", &["--dev", "--config", path])
+        Self::start_with(store, "127.0.0.1:0", &["--config", path])
+    }
+
+    /// Starts one with this config file.
+    pub(crate) fn start_with_config(store: &Store, config: &str) -> Self {
+        Self::start_of(store, config, &["--dev"])
+    }
+
+    /// Starts one with this config file that asks for tokens.
+    pub(crate) fn start_guarded_with(store: &Store, config: &str) -> Self {
+        Self::start_of(store, config, &[])
+    }
+
+    fn start_of(store: &Store, config: &str, more: &[&str]) -> Self {
+        let file = tempfile::NamedTempFile::new().expect("a file can be made");
+        std::fs::write(file.path(), config).expect("it can be written");
+        let path = file.path().to_str().expect("its name is text");
+        Self::start_with(store, "127.0.0.1:0", &[&["--config", path], more].concat())
+    }
+
+    /// The memory that it has in use.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn rss_kb(&self) -> u64 {
+        self.status_kb("VmRSS:")
+    }
+
+    /// What its process says of itself under this name.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn status_kb(&self, name: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()));
+        let status = status.expect("it runs");
+        let line = status.lines().find(|line| line.starts_with(name));
+        let number = line.and_then(|line| line.split_whitespace().nth(1));
+        number.and_then(|number| number.parse().ok()).expect("it says how much it has")
+    }
+
+    /// Starts one by this command, which is or becomes the binary, with this config file. What it says is kept.
+    pub(crate) fn start_command(command: Command, store: &Store, config: &str) -> Self {
+        let file = tempfile::NamedTempFile::new().expect("a file can be made");
+        std::fs::write(file.path(), config).expect("it can be written");
+        let path = file.path().to_str().expect("its name is text");
+        let args = ["serve", "--listen", "127.0.0.1:0", "--store", store.url(), "--dev"];
+        let mut command = quiet(command, &args);
+        command.args(["--config", path]).stderr(Stdio::piped());
+        Self::started(command)
     }
 
     fn start_with(store: &Store, listen: &str, more: &[&str]) -> Self {
         let args = ["serve", "--listen", listen, "--store", store.url()];
-        let mut process =
-            windlass(&args).args(more).stdout(Stdio::piped()).spawn().expect("the binary runs");
+        let mut command = windlass(&args);
+        command.args(more);
+        Self::started(command)
+    }
+
+    fn started(mut command: Command) -> Self {
+        let mut process = command.stdout(Stdio::piped()).spawn().expect("the binary runs");
         let stdout = process.stdout.take().expect("it was asked for");
         let mut line = String::new();
         let read = BufReader::new(stdout).read_line(&mut line);
@@ -133,6 +182,22 @@ impl Server {
         self.process.wait().expect("it ends");
     }
 
+    /// Waits until it has ended by itself, and gives back what it said.
+    pub(crate) fn ended(&mut self) -> (ExitStatus, String) {
+        const LONGEST: Duration = Duration::from_secs(60);
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.process.try_wait().expect("it is ours") {
+                let mut said = String::new();
+                let mut stderr = self.process.stderr.take().expect("it was asked for");
+                stderr.read_to_string(&mut said).expect("it is text");
+                return (status, said);
+            }
+            assert!(began.elapsed() < LONGEST, "the process lives on");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Asks it to end, and waits until it has.
     pub(crate) fn stop(mut self) -> ExitStatus {
         terminate(&self.process);
@@ -154,8 +219,11 @@ pub(crate) fn terminate(process: &Child) {
 }
 
 /// The binary, with nothing in its environment that says what to do.
-fn windlass(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
+pub(crate) fn windlass(args: &[&str]) -> Command {
+    quiet(Command::new(env!("CARGO_BIN_EXE_windlass")), args)
+}
+
+fn quiet(mut command: Command, args: &[&str]) -> Command {
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(|name| name.starts_with("WINDLASS_")) {
             command.env_remove(name);

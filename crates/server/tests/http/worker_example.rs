@@ -3,7 +3,7 @@
 use std::{
     path::Path,
     process::{Child, Command},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crate::{
@@ -11,11 +11,15 @@ use crate::{
     server::{Server, Store, terminate},
 };
 
-on_both_stores!(the_example_worker_runs_retries_cancels_and_ends_in_good_order);
+on_both_stores!(
+    the_example_worker_runs_retries_cancels_and_ends_in_good_order,
+    the_example_worker_ends_though_the_server_is_away,
+    the_example_worker_hangs_up_when_it_is_stopped,
+);
 
 async fn the_example_worker_runs_retries_cancels_and_ends_in_good_order(store: Store) {
     let server = Server::start(&store);
-    let worker = Worker::start(&server, "2");
+    let worker = Worker::start(&server, "8");
     let echo = enqueue(&server, "echo", r#"{"n":[1,"a"]}"#).await;
     let retried = enqueue(&server, "fail", r#"{"retryable":true}"#).await;
     let buried = enqueue(&server, "fail", r#"{"retryable":false}"#).await;
@@ -48,6 +52,46 @@ async fn the_example_worker_runs_retries_cancels_and_ends_in_good_order(store: S
     store.check();
 }
 
+/// With a job that runs, and with none: the claim in progress and the release that nobody hears are bounded by the grace.
+async fn the_example_worker_ends_though_the_server_is_away(store: Store) {
+    for is_busy in [true, false] {
+        let server = Server::start(&store);
+        let worker = Worker::start(&server, "3");
+        if is_busy {
+            let long = enqueue(&server, "sleep", r#"{"seconds":600}"#).await;
+            reach(&server, &long, "running").await;
+        } else {
+            let echo = enqueue(&server, "echo", "{}").await;
+            reach(&server, &echo, "succeeded").await;
+        }
+        server.kill();
+        worker.stop();
+    }
+}
+
+/// Idle, it does not wait for its long poll. With a job that does not end, a second signal ends it at once.
+async fn the_example_worker_hangs_up_when_it_is_stopped(store: Store) {
+    let server = Server::start(&store);
+    let worker = Worker::start(&server, "600");
+    let echo = enqueue(&server, "echo", "{}").await;
+    reach(&server, &echo, "succeeded").await;
+    // Its claim waits for 20 s.
+    worker.stop_within(Duration::from_secs(15));
+    let mut worker = Worker::start(&server, "600");
+    let long = enqueue(&server, "sleep", r#"{"seconds":600}"#).await;
+    reach(&server, &long, "running").await;
+    let began = Instant::now();
+    let status = loop {
+        terminate(&worker.0);
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        if let Some(status) = worker.0.try_wait().expect("it is ours") {
+            break status;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "it should have ended");
+    };
+    assert_eq!(status.code(), Some(128 + 15));
+}
+
 async fn enqueue(server: &Server, kind: &str, payload: &str) -> String {
     let retry = r#""max_retries":1,"retry":{"base_ms":1,"max_backoff_ms":1}"#;
     let body = format!(r#"{{"kind":"{kind}","payload":{payload},{retry}}}"#);
@@ -78,10 +122,22 @@ impl Worker {
         Self(python.spawn().expect("python3 is installed: the example needs it"))
     }
 
-    fn stop(mut self) {
+    /// Asks it to stop. It ends well.
+    fn stop(self) {
+        self.stop_within(Duration::from_secs(60));
+    }
+
+    fn stop_within(mut self, most: Duration) {
         terminate(&self.0);
-        let status = self.0.wait().expect("it ends");
-        assert!(status.success(), "{status}");
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.0.try_wait().expect("it is ours") {
+                assert!(status.success(), "{status}");
+                return;
+            }
+            assert!(began.elapsed() < most, "it does not end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 

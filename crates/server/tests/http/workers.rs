@@ -17,6 +17,7 @@ on_both_stores!(
     wait,
     a_long_poll_hears_of_a_new_job,
     a_bell_rings_for_a_new_job,
+    what_failed_together_does_not_come_back_together,
 );
 
 const CLAIMS: &str = "/api/v1/claims";
@@ -71,7 +72,7 @@ async fn claim(store: Store) {
     page.post("There is no other.", CLAIMS, body).await;
     let body = r#"{
   "worker_id": "w1", "queues": ["post", "office"], "kinds": ["mail"], "max": 1, "lease_ms": 60000,
-  "wait_ms": 1000, "start": true, "claim_id": "claim_00000000000000000000000001"
+  "wait_ms": 1000, "start": true, "claim_id": "0b7c1f0e-6a51-4b6f-9a39-7d7b7f1f5a20"
 }"#;
     let answer =
         page.post("The most urgent comes first, and is started at once.", CLAIMS, body).await;
@@ -87,7 +88,7 @@ async fn claim(store: Store) {
     page.post("A lease that is too short.", CLAIMS, r#"{"worker_id": "w1", "lease_ms": 99}"#).await;
     page.post("A lease that is too long.", CLAIMS, r#"{"worker_id": "w1", "lease_ms": 86400001}"#)
         .await;
-    page.post("An identity that is none.", CLAIMS, r#"{"worker_id": "w1", "claim_id": "7"}"#).await;
+    page.post("An identity that is none.", CLAIMS, r#"{"worker_id": "w1", "claim_id": ""}"#).await;
     page.post("A field that nobody knows.", CLAIMS, r#"{"worker_id": "w1", "queue": "post"}"#)
         .await;
     page.post("A queue that is none.", CLAIMS, r#"{"worker_id": "w1", "queues": [""]}"#).await;
@@ -162,7 +163,7 @@ async fn settle(store: Store) {
     let entries = [
         leases[0].with(r#""outcome": "succeeded", "result": {"sent": 1.50}, "stats": {"ms": 7}"#),
         leases[1].with(r#""outcome": "partial", "result": 1, "remaining": [2, 3]"#),
-        leases[2].with(&failed("")),
+        leases[2].with(&failed(r#", "class": "transient""#)),
         leases[3].with(&failed(r#", "class": "permanent""#)),
         leases[4].with(r#""outcome": "cancelled", "reason": "the machine stops""#),
         leases[5].with(&failed(r#", "retryable": true, "retry_after_ms": 120000"#)),
@@ -173,7 +174,7 @@ async fn settle(store: Store) {
     assert_eq!(every, again);
     let left = claimed(&server, "left", 2, "").await;
     let entries = [
-        leases[0].with(&failed("")),
+        leases[0].with(&failed(r#", "retryable": true"#)),
         leases[2].with(r#""outcome": "succeeded""#),
         left[0].with(r#""outcome": "succeeded""#),
         Lease { epoch: "1".to_owned(), job_id: NOBODY.to_owned() }
@@ -191,6 +192,9 @@ async fn settle(store: Store) {
         left[0].with(r#""outcome": "failed", "result": 1, "error": {"code": "X"}"#),
         left[0].with(r#""outcome": "cancelled", "result": 1"#),
         left[0].with(r#""outcome": "failed", "error": {"code": "X", "class": "bad"}"#),
+        left[0].with(
+            r#""outcome": "failed", "error": {"code": "X", "message": "shall it be tried again?"}"#,
+        ),
         r#"{"outcome": "succeeded"}"#.to_owned(),
     ];
     page.post("What does not fit together.", path, &about(&entries)).await;
@@ -277,4 +281,21 @@ async fn a_long_poll_hears_of_a_new_job(store: Store) {
     let again = server.post(CLAIMS, body).await.ok();
     assert_eq!(again.at("/leases/0/job/job_id"), made);
     assert_eq!(again.at("/leases/0/epoch"), claimed.at("/leases/0/epoch"));
+}
+
+/// Many jobs fail in one call, as after an outage. Each is spread by itself.
+async fn what_failed_together_does_not_come_back_together(store: Store) {
+    let server = Server::start(&store);
+    let leases = claimed(&server, "spread", 50, r#", "start": true"#).await;
+    let failed = r#""outcome": "failed", "error": {"code": "AWAY", "retryable": true}"#;
+    let entries: Vec<String> = leases.iter().map(|lease| lease.with(failed)).collect();
+    server.post("/api/v1/leases/settle", &about(&entries)).await.ok();
+    let jobs = server.get("/api/v1/jobs?queue=spread&limit=50").await.ok().json();
+    let times = jobs["items"].as_array().expect("a list").iter().map(|job| {
+        assert_eq!(job["state"], "retry_scheduled");
+        job["next_retry_at"].as_str().expect("a time").to_owned()
+    });
+    let times: std::collections::BTreeSet<String> = times.collect();
+    // Of 301 values that are equally likely, 50 jobs get about 46 different ones.
+    assert!(times.len() > 25, "{} different times: {times:?}", times.len());
 }

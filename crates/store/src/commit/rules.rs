@@ -45,6 +45,16 @@ impl<P: Default> WorkingSet<P> {
     }
 
     #[cfg(feature = "postgres")]
+    /// The rules that this commit sets or takes away.
+    pub(crate) fn rules_set(&self) -> Vec<RuleName> {
+        let name = |change: &RuleChange| match change {
+            RuleChange::Put { rule, .. } => rule.name.clone(),
+            RuleChange::Drop(name) => name.clone(),
+        };
+        self.changes.rules.iter().map(name).collect()
+    }
+
+    #[cfg(feature = "postgres")]
     /// Does this commit make a rule forget what it remembered?
     pub(crate) fn forgets(&self, rule: &RuleName) -> bool {
         self.changes.rules.iter().any(|change| match change {

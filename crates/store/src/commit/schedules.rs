@@ -114,6 +114,11 @@ impl<P: Default> WorkingSet<P> {
         let last_job = current.as_ref().and_then(|schedule| schedule.last_job);
         let last_job = last_job.map_or(LastJob::Ended, |id| self.last_job(id));
         let decision = decide(current.as_deref(), last_job, op, now)?;
+        if let Action::Trigger { job_id, .. } = op.action
+            && self.job(job_id).is_some_and(|job| job.spec.tenant != op.tenant)
+        {
+            return Err(Refusal::JobExists { job_id });
+        }
         let after = match &decision.change {
             Change::None => return Ok((decision, current)),
             Change::Put(schedule) => Some(Arc::new((**schedule).clone())),

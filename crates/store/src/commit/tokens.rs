@@ -30,7 +30,7 @@ impl<P: Default> WorkingSet<P> {
     /// Issues a token or revokes it.
     pub(crate) fn apply_token(&mut self, op: &TokenOp, now: Timestamp) -> Result<Reply, Refusal> {
         let known = self.tokens.get(&op.id());
-        let token = op.decide(known, now)?;
+        let token = op.decide(known, self.tokens.values(), now)?;
         if known != Some(&token) {
             let is_new = known.is_none();
             self.note(op.note(&token));

@@ -9,7 +9,8 @@ use windlass_kernel::{Op, Timestamp};
 
 use super::{
     Failure, PgResult,
-    load::{fresh_ids, time_of},
+    first_load::fresh_ids,
+    load::time_of,
     log_rows::Block,
     names::CommitGroups,
     pipeline::{Ask, run_one},
@@ -34,10 +35,7 @@ impl Try<'_> {
         if !are_new || !needs.keys.is_empty() || needs.more_than_jobs() {
             return None;
         }
-        match &self.store.clock {
-            Some(clock) => Some(clock()),
-            None => self.store.time.now(),
-        }
+        self.store.time.guess()
     }
 
     /// Makes the jobs. If anything is refused, nothing is written: it has to be looked at.
@@ -67,7 +65,7 @@ impl Try<'_> {
         let ask = ask.await?;
         self.unanswered = Some(replies);
         let answer = self.send(client, ask).await?;
-        store.time.hear(answer);
+        store.time.read(answer, Some(now));
         groups.keep(&store.names);
         self.tell(&changes, &rows, &work, now);
         Ok(Tried::Done(self.unanswered.take().expect("it was put there")))

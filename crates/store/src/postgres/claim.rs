@@ -94,16 +94,17 @@ impl<'a> Claims<'a> {
         self.repeated = ids.into_iter().map(|id| id.0).collect();
     }
 
-    /// The statements, which [`Claims::take`] expects the rows of. A clock that is not the database's says
-    /// what time it is.
-    pub(super) fn asks(&self, asks: &mut Vec<Ask>, schema: i32, now: Option<Timestamp>) {
-        if self.wanted.is_empty() {
-            return;
+    /// The statement that waits for the same claims, if they are on their way.
+    pub(super) fn ask_turn(&self, asks: &mut Vec<Ask>, schema: i32) {
+        if !self.wanted.is_empty() {
+            asks.push(Ask::new(ONE_AT_A_TIME).with(self.locks(schema)));
         }
-        asks.push(Ask::new(ONE_AT_A_TIME).with(self.locks(schema)));
-        if let Some(direct) = &self.direct {
-            asks.push(direct.ask(now));
-        }
+    }
+
+    /// The statement that asks for jobs at once, if there is one, which [`Claims::take_ready`] expects the rows of. A
+    /// clock that is not the database's says what time it is.
+    pub(super) fn ask_ready(&self, asks: &mut Vec<Ask>, now: Option<Timestamp>) {
+        asks.extend(self.direct.as_ref().map(|direct| direct.ask(now)));
     }
 
     /// A number for each claim, another in each schema of a database; always in the same order, so that no two
@@ -118,16 +119,19 @@ impl<'a> Claims<'a> {
         locks
     }
 
-    /// Takes the rows, which come in the order of the statements.
-    pub(super) fn take(&mut self, rows: &mut impl Iterator<Item = Vec<Row>>) -> PgResult<()> {
-        if self.wanted.is_empty() {
-            return Ok(());
+    /// Passes the row of the turn.
+    pub(super) fn take_turn(&self, rows: &mut impl Iterator<Item = Vec<Row>>) {
+        if !self.wanted.is_empty() {
+            rows.next();
         }
-        rows.next();
-        if let Some(direct) = &mut self.direct {
-            direct.take(&rows.next().unwrap_or_default())?;
+    }
+
+    /// Takes the jobs that were found at once.
+    pub(super) fn take_ready(&mut self, rows: &mut impl Iterator<Item = Vec<Row>>) -> PgResult<()> {
+        match &mut self.direct {
+            Some(direct) => direct.take(&rows.next().unwrap_or_default()),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Looks below the floor, if there was not enough above it.
@@ -256,17 +260,17 @@ impl<'a> Claims<'a> {
     }
 }
 
-/// Served by the index `jobs_leased`.
+/// What it has got is only told again, so it is not locked. Served by the index `jobs_leased`.
 const OF_CLAIM: &str = concat!(
     "SELECT ",
     row_columns!(),
     " FROM jobs j WHERE j.lease_session = (SELECT id FROM sessions WHERE worker = $1)
-        AND substring(j.lease FOR 16) = $2
-     ORDER BY j.id FOR UPDATE"
+        AND substring(j.lease FOR 16) = $2"
 );
 
 fn wants_the_same(one: &ClaimMany, other: &ClaimMany) -> bool {
-    (&one.queues, &one.kinds, &one.tenant) == (&other.queues, &other.kinds, &other.tenant)
+    (&one.queues, &one.kinds, &one.tenant, &one.except)
+        == (&other.queues, &other.kinds, &other.tenant, &other.except)
 }
 
 /// The leases of a worker last at least as long as those that it was granted now.
@@ -290,7 +294,8 @@ fn holds_alone(worker: &WorkerId, work: &Work<'_>) -> bool {
 /// The groups that a claim wants, as far as they are known.
 fn groups_of(wanted: &ClaimMany, names: &Names) -> Vec<(i32, GroupName)> {
     let mut groups = names.groups_of(&wanted.queues);
-    groups.retain(|(_, name)| wanted.wants(name));
+    let wants = wanted.wants();
+    groups.retain(|(_, name)| wants.admits(name));
     groups
 }
 

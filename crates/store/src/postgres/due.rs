@@ -11,6 +11,7 @@ use super::{
     },
     pipeline::{Ask, run, run_one},
     schedules,
+    server_time::ServerTime,
     types::Time,
 };
 use crate::{
@@ -24,17 +25,22 @@ impl Inner {
     /// What time has brought. What is committed here meanwhile is told.
     pub(super) async fn due(&self, max: usize) -> Result<Due, Error> {
         let (look, max) = (self.sooner.look(), max.max(1));
-        let clock = self.clock.as_ref().map(|clock| clock());
-        let read = async |client: &ClientWrapper| look_at(client, max, clock).await;
+        let read = async |client: &ClientWrapper| look_at(client, max, &self.time).await;
         let due = self.with_client(read).await?.share(max);
         look.found(&due);
         Ok(due)
     }
 }
 
-/// The clock never goes back, whatever the server's does.
-const NOW: &str = "
-    SELECT greatest(coalesce($1, clock_timestamp()), (SELECT at FROM feed ORDER BY first DESC LIMIT 1))";
+/// What the server's clock shows, and when the newest commit was.
+const MOMENT: &str = "
+    SELECT clock_timestamp(), (SELECT at FROM feed ORDER BY first DESC LIMIT 1)";
+
+/// What time it is.
+pub(super) async fn read_now(client: &ClientWrapper, time: &ServerTime) -> PgResult<Timestamp> {
+    let rows = run_one(client, Ask::new(MOMENT)).await?;
+    Ok(time.read(time_of(first(&rows)?, 0)?, time_or_none(first(&rows)?, 1)?))
+}
 
 /// Served by the index `jobs_timer`.
 const NEXT_TIMER: &str = "SELECT min(timer_at) FROM jobs WHERE timer_at > $1";
@@ -116,9 +122,8 @@ const NEXT_LAPSE: &str = concat!(
 ///
 /// Each statement sees another moment. What comes is looked for before what is there: so what a commit in between
 /// makes ring is found, and of what it makes come whoever committed it is told.
-async fn look_at(client: &ClientWrapper, max: usize, clock: Option<Timestamp>) -> PgResult<Found> {
-    let now = run_one(client, Ask::new(NOW).with(clock.map(Time))).await?;
-    let now = time_of(first(&now)?, 0)?;
+async fn look_at(client: &ClientWrapper, max: usize, time: &ServerTime) -> PgResult<Found> {
+    let now = read_now(client, time).await?;
     let limit = i64::try_from(max).unwrap_or(i64::MAX);
     let asks = [
         Ask::new(NEXT_TIMER).with(Time(now)),

@@ -1,6 +1,6 @@
 //! What went wrong on the way to PostgreSQL, told apart by what is known afterwards.
 
-use std::{error::Error as _, time::Duration};
+use std::{error::Error as _, io, time::Duration};
 
 use deadpool_postgres::PoolError;
 use tokio_postgres::error::{DbError, ErrorPosition, Severity, SqlState};
@@ -26,6 +26,10 @@ pub(super) enum Failure {
     /// The rules that the commit goes by were changed while it waited for them. Nothing was written.
     #[error("rules were changed meanwhile")]
     RulesChanged,
+    /// Another commit made what this one was about to make, or more has to be locked than was known when locks were
+    /// taken. Nothing was written.
+    #[error("another commit was faster")]
+    Overtaken,
     /// It has an answer already.
     #[error(transparent)]
     Known(Error),
@@ -70,7 +74,7 @@ impl Failure {
             }),
             Failure::TimedOut(_) => true,
             Failure::Pool(_) | Failure::Damaged(_) | Failure::Known(_) => false,
-            Failure::RulesChanged => false,
+            Failure::RulesChanged | Failure::Overtaken => false,
         }
     }
 
@@ -87,7 +91,7 @@ impl Failure {
             // A connection that was kept may have died in the meantime; a new one may live.
             return match self {
                 Failure::Server(error) => error.is_closed() || error.source().is_some(),
-                Failure::RulesChanged => true,
+                Failure::RulesChanged | Failure::Overtaken => true,
                 _ => false,
             };
         };
@@ -105,6 +109,28 @@ impl Failure {
             .contains(code)
             // A statement that was prepared before somebody changed a table.
             || *code == SqlState::FEATURE_NOT_SUPPORTED
+    }
+
+    /// Is the server not there, or does it take nobody in just now? It may be there in a moment, and nothing is wrong with
+    /// what it was asked.
+    pub(super) fn is_away(&self) -> bool {
+        if let Some(error) = self.db() {
+            let code = error.code();
+            return code.code().starts_with("08")
+                || [
+                    SqlState::ADMIN_SHUTDOWN,
+                    SqlState::CRASH_SHUTDOWN,
+                    SqlState::CANNOT_CONNECT_NOW,
+                    SqlState::TOO_MANY_CONNECTIONS,
+                ]
+                .contains(code);
+        }
+        match self {
+            Failure::Server(error) => error.is_closed() || is_cut_off(error),
+            Failure::TimedOut(_) | Failure::Pool(_) => true,
+            Failure::Damaged(_) | Failure::Known(_) => false,
+            Failure::RulesChanged | Failure::Overtaken => false,
+        }
     }
 
     /// Did someone else have what had to be locked?
@@ -156,7 +182,11 @@ fn told(error: &tokio_postgres::Error) -> String {
             Some(ErrorPosition::Original(place)) => format!(" at {place}"),
             _ => String::new(),
         };
-        return format!("{} {}{detail}{place}", error.code().code(), error.message());
+        let said = format!("{} {}{detail}{place}", error.code().code(), error.message());
+        if *error.code() == SqlState::LOCK_NOT_AVAILABLE {
+            return format!("another client holds a lock that was waited for: {said}");
+        }
+        return said;
     }
     let mut said = error.to_string();
     let mut cause = error.source();
@@ -165,4 +195,26 @@ fn told(error: &tokio_postgres::Error) -> String {
         cause = next.source();
     }
     said
+}
+
+/// Was there nobody at the other end of the line, or did it break? Certificates and names are another matter.
+fn is_cut_off(error: &tokio_postgres::Error) -> bool {
+    let causes = std::iter::successors(error.source(), |cause| (*cause).source());
+    let mut kinds =
+        causes.filter_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind);
+    kinds.any(|kind| {
+        matches!(
+            kind,
+            io::ErrorKind::ConnectionRefused
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::NotConnected
+                | io::ErrorKind::BrokenPipe
+                | io::ErrorKind::UnexpectedEof
+                | io::ErrorKind::TimedOut
+                | io::ErrorKind::NotFound
+                | io::ErrorKind::HostUnreachable
+                | io::ErrorKind::NetworkUnreachable
+        )
+    })
 }

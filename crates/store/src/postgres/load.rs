@@ -1,23 +1,23 @@
 //! Loads the rows that a commit needs, and locks them.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 use tokio_postgres::Row;
 use windlass_kernel::{
-    DeadLetter, DlqId, Job, JobId, Lane, Op, Refusal, Session, State, Task, TaskId, TenantId,
-    Timestamp, UniqueKey, WorkerId, ops::Idempotency,
+    DeadLetter, DlqId, Job, JobId, Lane, Refusal, Session, State, Task, TaskId, TenantId,
+    Timestamp, WorkerId,
 };
 
 use super::{
     PgResult,
+    first_load::Locking,
     names::Names,
     pipeline::{Ask, run},
     types::{Time, Uuid, Xid},
     work::Work,
 };
 use crate::{
-    IdSet, Write,
-    commit::{Key, Needs},
+    commit::Needs,
     job_row::{GroupName, JobRow, TraceName, Unpacked, Unreadable},
     packed::History,
 };
@@ -76,43 +76,26 @@ pub(super) struct Place {
     pub(super) lane: Lane,
 }
 
-/// In the order of their ids, so that two commits do not wait for each other.
-///
-/// Whoever had to wait for a lock gets the row as it is then, but whatever is joined to it as it was before: so
-/// what a row refers to is asked for afterwards.
-const JOBS: &str = concat!(
-    "SELECT ",
-    row_columns!(),
-    " FROM jobs j WHERE j.id = ANY($1) ORDER BY j.id FOR UPDATE"
-);
-
-/// Served by the index `jobs_key`.
-const JOBS_BY_KEY: &str = concat!(
-    "SELECT ",
-    row_columns!(),
-    " FROM jobs j JOIN unnest($1::text[], $2::text[], $3::text[]) AS k (tenant, scope, key)
-        ON j.tenant = k.tenant AND j.idempotency_scope = k.scope AND j.idempotency_key = k.key
-     WHERE j.idempotency_key IS NOT NULL ORDER BY j.id FOR UPDATE OF j"
-);
-
-/// Those that are not at their end. Served by the index `jobs_unique`.
-const JOBS_BY_UNIQUE: &str = concat!(
-    "SELECT ",
-    row_columns!(),
-    " FROM jobs j JOIN unnest($1::text[], $2::text[]) AS k (tenant, unique_key)
-        ON j.tenant = k.tenant AND j.unique_key = k.unique_key
-     WHERE j.unique_key IS NOT NULL AND NOT (j.state = 'succeeded' OR j.state = 'partial'
-        OR j.state = 'failed' OR j.state = 'cancelled')
-     ORDER BY j.id FOR UPDATE OF j"
-);
+/// Jobs that are locked already, or need not be.
+pub(super) const JOBS_READ: &str =
+    concat!("SELECT ", row_columns!(), " FROM jobs j WHERE j.id = ANY($1)");
 
 const LETTERS: &str = "
     SELECT letter FROM dlq_items WHERE id = ANY($1) ORDER BY id FOR UPDATE";
 
-const TASK_ROWS: &str = "
-    SELECT t.tenant, t.task_id, t.next_attempt FROM tasks t
-    JOIN unnest($1::text[], $2::text[]) AS k (tenant, task_id) USING (tenant, task_id)
-    ORDER BY tenant, task_id FOR UPDATE OF t";
+macro_rules! task_rows {
+    ($waits:literal) => {
+        concat!(
+            "SELECT t.tenant, t.task_id, t.next_attempt FROM tasks t
+             JOIN unnest($1::text[], $2::text[]) AS k (tenant, task_id) USING (tenant, task_id)
+             ORDER BY tenant, task_id FOR UPDATE OF t",
+            $waits
+        )
+    };
+}
+
+const TASK_ROWS: &str = task_rows!("");
+const TASK_ROWS_NO_WAIT: &str = task_rows!(" NOWAIT");
 
 /// The last two attempts of each task. Served by the index `jobs_task`.
 const TASK_JOBS: &str = "
@@ -135,128 +118,15 @@ macro_rules! session_columns {
 }
 pub(super) use session_columns;
 
-const SESSIONS: &str =
-    concat!("SELECT ", session_columns!(), " FROM sessions WHERE worker = ANY($1)");
-
 const SESSIONS_BY_ID: &str =
     concat!("SELECT ", session_columns!(), " FROM sessions WHERE id = ANY($1)");
 
-/// Sessions that are about to be renewed, or to hold more.
-const SESSIONS_LOCKED: &str = concat!(
+/// Sessions that are written to.
+pub(super) const SESSIONS_LOCKED: &str = concat!(
     "SELECT ",
     session_columns!(),
     " FROM sessions WHERE worker = ANY($1) ORDER BY worker FOR UPDATE"
 );
-
-/// What is asked first, with the beginning of the transaction.
-pub(super) struct FirstLoad {
-    jobs: Vec<Uuid>,
-    keys: Vec<Key>,
-    uniques: Vec<(TenantId, UniqueKey)>,
-    workers: Vec<String>,
-    /// Workers whose sessions are locked.
-    locked: Vec<String>,
-}
-
-impl FirstLoad {
-    /// What these writes need, less what is in the working set. If new ids are trusted, nobody looks for
-    /// them: inserting them tells.
-    ///
-    /// Whoever claims while other claims are on their way locks its session here, before it may have to wait for them:
-    /// a renewal does so too, and neither then waits for the other.
-    pub(super) fn of(
-        writes: &[Write],
-        needs: &Needs,
-        work: &Work<'_>,
-        trust_new: bool,
-        claims_overlap: bool,
-    ) -> Self {
-        let fresh = if trust_new { fresh_ids(writes) } else { IdSet::default() };
-        let mut seen = HashSet::new();
-        let jobs = needs.jobs.iter().filter(|id| !fresh.contains(id) && !work.set.contains(**id));
-        let jobs = jobs.filter(|id| seen.insert(**id)).map(|id| Uuid(id.as_u128())).collect();
-        let mut workers: Vec<String> = work.workers().map(str::to_owned).collect();
-        let mut locked = Vec::new();
-        for write in writes {
-            let worker = match write {
-                Write::Op { op: Op::Claim(claim), .. } => &claim.worker,
-                Write::Op { .. } | Write::FollowUpDone { .. } | Write::Schedule(_) => continue,
-                Write::Rule(_) | Write::Listens { .. } => continue,
-                Write::Token(_) | Write::Mark { .. } => continue,
-                Write::Claim(wanted) => {
-                    workers.extend(wanted.neighbours.iter().map(|it| it.as_str().to_owned()));
-                    locked.extend(claims_overlap.then(|| wanted.worker.as_str().to_owned()));
-                    &wanted.worker
-                }
-                Write::RenewSession { worker, .. } => {
-                    locked.push(worker.as_str().to_owned());
-                    worker
-                }
-            };
-            workers.push(worker.as_str().to_owned());
-        }
-        locked.sort_unstable();
-        locked.dedup();
-        workers.sort_unstable();
-        workers.dedup();
-        workers.retain(|worker| locked.binary_search(worker).is_err());
-        let keys = needs.keys.iter().cloned().collect();
-        let uniques = needs.uniques.iter().cloned().collect();
-        Self { jobs, keys, uniques, workers, locked }
-    }
-
-    /// The statements, which [`FirstLoad::take`] expects the rows of.
-    pub(super) fn asks(&self, asks: &mut Vec<Ask>) {
-        if !self.jobs.is_empty() {
-            asks.push(Ask::new(JOBS).with(self.jobs.clone()));
-        }
-        if !self.keys.is_empty() {
-            let part = |part: fn(&Key) -> &str| -> Vec<String> {
-                self.keys.iter().map(|key| part(key).to_owned()).collect()
-            };
-            asks.push(
-                Ask::new(JOBS_BY_KEY)
-                    .with(part(|key| key.0.as_str()))
-                    .with(part(|key| key.1.as_str()))
-                    .with(part(|key| key.2.as_str())),
-            );
-        }
-        if !self.uniques.is_empty() {
-            let tenants = self.uniques.iter().map(|(tenant, _)| tenant.as_str().to_owned());
-            let keys = self.uniques.iter().map(|(_, unique)| unique.as_str().to_owned());
-            let ask = Ask::new(JOBS_BY_UNIQUE).with(tenants.collect::<Vec<_>>());
-            asks.push(ask.with(keys.collect::<Vec<_>>()));
-        }
-        if !self.locked.is_empty() {
-            asks.push(Ask::new(SESSIONS_LOCKED).with(self.locked.clone()));
-        }
-        if !self.workers.is_empty() {
-            asks.push(Ask::new(SESSIONS).with(self.workers.clone()));
-        }
-    }
-
-    /// Takes the rows, which come in the order of the statements, and gives back those of jobs.
-    pub(super) fn take(
-        &self,
-        rows: &mut impl Iterator<Item = Vec<Row>>,
-        work: &mut Work<'_>,
-    ) -> PgResult<Vec<Row>> {
-        let mut jobs = Vec::new();
-        for is_empty in [self.jobs.is_empty(), self.keys.is_empty(), self.uniques.is_empty()] {
-            if !is_empty {
-                jobs.extend(rows.next().unwrap_or_default());
-            }
-        }
-        for is_empty in [self.locked.is_empty(), self.workers.is_empty()] {
-            if !is_empty {
-                for row in rows.next().unwrap_or_default() {
-                    work.add_session(KnownSession::of(&row)?);
-                }
-            }
-        }
-        Ok(jobs)
-    }
-}
 
 /// Adds jobs by their locked rows, which have `row_columns`, with the groups and sessions they refer to.
 pub(super) async fn add_jobs(work: &mut Work<'_>, names: &Names, rows: &[Row]) -> PgResult<()> {
@@ -291,32 +161,13 @@ pub(super) async fn add_jobs(work: &mut Work<'_>, names: &Names, rows: &[Row]) -
     Ok(())
 }
 
-/// Ids that are only the names of jobs to be made, which have no other key. Where a unique key is asked for, another job
-/// may be the answer, and then no insert tells that the id is taken.
-pub(super) fn fresh_ids(writes: &[Write]) -> IdSet {
-    let (mut fresh, mut named) = (IdSet::default(), Vec::new());
-    for write in writes {
-        let Write::Op { op, .. } = write else { continue };
-        if let Op::Enqueue(enqueue) = op
-            && enqueue.new.idempotency == Idempotency::OwnId
-            && enqueue.new.unique_key.is_none()
-        {
-            // The same id twice: the second is a repetition of the first, which the set knows.
-            fresh.insert(enqueue.job_id);
-            named.extend(op.relative());
-        } else {
-            named.extend(op.job_id());
-            named.extend(op.relative());
-        }
-    }
-    for id in named {
-        fresh.remove(&id);
-    }
-    fresh
-}
-
 /// What can only be asked for when other rows are there: letters with their jobs, and tasks.
-pub(super) async fn load_rest(work: &mut Work<'_>, names: &Names, needs: &Needs) -> PgResult<()> {
+pub(super) async fn load_rest(
+    work: &mut Work<'_>,
+    names: &Names,
+    needs: &Needs,
+    locking: Locking,
+) -> PgResult<()> {
     let mut tasks_of = needs.tasks_of.clone();
     if !needs.letters.is_empty() {
         let ids: Vec<Uuid> = needs.letters.iter().map(|id| Uuid(id.as_u128())).collect();
@@ -326,7 +177,8 @@ pub(super) async fn load_rest(work: &mut Work<'_>, names: &Names, needs: &Needs)
         let jobs = letters.iter().map(|letter| letter.job_id);
         let missing: Vec<Uuid> =
             jobs.filter(|id| !work.set.contains(*id)).map(|id| Uuid(id.as_u128())).collect();
-        let rows = run(work.client, &[Ask::new(JOBS).with(missing)]).await?.remove(0);
+        // They were locked together with all others that the commit names.
+        let rows = run(work.client, &[Ask::new(JOBS_READ).with(missing)]).await?.remove(0);
         add_jobs(work, names, &rows).await?;
         for letter in letters {
             tasks_of.insert(letter.job_id);
@@ -339,17 +191,19 @@ pub(super) async fn load_rest(work: &mut Work<'_>, names: &Names, needs: &Needs)
     if tasks.is_empty() {
         return Ok(());
     }
-    for task in load_tasks(work.client, tasks.into_iter().collect()).await? {
+    for task in load_tasks(work.client, tasks.into_iter().collect(), locking).await? {
         work.set.add_task(task);
     }
     Ok(())
 }
 
 /// Tasks as they stand; those that nobody has named are left out.
-pub(super) async fn load_tasks(
+async fn load_tasks(
     client: &deadpool_postgres::ClientWrapper,
     names: Vec<(TenantId, TaskId)>,
+    locking: Locking,
 ) -> PgResult<Vec<Task>> {
+    let locked = if locking == Locking::NoWait { TASK_ROWS_NO_WAIT } else { TASK_ROWS };
     let tenants: Vec<String> = names.iter().map(|(tenant, _)| tenant.as_str().to_owned()).collect();
     let ids: Vec<String> = names.iter().map(|(_, task)| task.as_str().to_owned()).collect();
     let own: Vec<Uuid> = names
@@ -360,7 +214,7 @@ pub(super) async fn load_tasks(
     let found = run(
         client,
         &[
-            Ask::new(TASK_ROWS).with(tenants.clone()).with(ids.clone()),
+            Ask::new(locked).with(tenants.clone()).with(ids.clone()),
             Ask::new(TASK_JOBS).with(tenants).with(ids),
             Ask::new(OWN_TASKS).with(own),
         ],

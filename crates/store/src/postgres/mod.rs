@@ -6,12 +6,15 @@
 
 mod acts;
 mod at_once;
+mod causes;
 mod check;
 mod claim;
 mod direct;
 mod due;
 mod failure;
+mod first_load;
 mod inbox;
+mod list;
 mod load;
 mod log_rows;
 mod marks;
@@ -38,10 +41,12 @@ mod survey;
 mod thin;
 mod thread;
 mod tokens;
+mod traces;
 mod transaction;
 mod types;
 mod verify;
 mod wake;
+mod way;
 mod work;
 mod writer;
 
@@ -57,9 +62,10 @@ use std::{
 use deadpool_postgres::ClientWrapper;
 use tokio::time::timeout;
 pub use tokio_postgres;
+use tokio_postgres::Row;
 use windlass_kernel::{
-    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, MarkName, Retention, Rule,
-    Schedule, ScheduleName, TaskId, TenantId, Timestamp, Token, TokenId, WorkerId,
+    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, LetterState, MarkName,
+    Retention, Rule, Schedule, ScheduleName, TaskId, TenantId, Timestamp, Token, TokenId, WorkerId,
 };
 
 pub use self::{
@@ -78,12 +84,12 @@ use self::{
     work::Held,
 };
 use crate::{
-    Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
+    ClockStanding, Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
     news::Sooner,
     read::{
-        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, Listens,
-        OldestReady, Output, Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp,
-        Verified,
+        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter,
+        LetterGroups, Listens, OldestReady, Output, Page, Progress, Pruned, Scope, SessionView,
+        Standing, StoredFollowUp, Traces, Verified,
     },
 };
 
@@ -103,8 +109,7 @@ pub struct Postgres {
 /// What all calls share.
 struct Inner {
     pool: Pool,
-    clock: Option<Clock>,
-    time: server_time::ServerTime,
+    time: Arc<server_time::ServerTime>,
     deadline: Duration,
     names: Names,
     rules: rules::Rules,
@@ -127,6 +132,7 @@ impl Postgres {
         let open = async move {
             let inner = Arc::new(open::open(options).await?);
             inner.settle_in().await?;
+            while inner.with_client(causes::make).await? {}
             wake::start(&inner);
             Ok(inner)
         };
@@ -215,12 +221,19 @@ impl Inner {
             .with_client(async |client| {
                 self.names.learn(client).await?;
                 self.rules.learn(client).await?;
+                due::read_now(client, &self.time).await?;
                 open::read_incarnation(client).await
             })
             .await?;
         self.end_old_leases(incarnation).await?;
         self.incarnation.store(incarnation, Ordering::SeqCst);
         Ok(())
+    }
+
+    /// The incarnation whose older leases were ended, and the table that it stands in.
+    fn identity(&self) -> (i64, i64) {
+        let incarnation = i64::from(self.incarnation.load(Ordering::SeqCst));
+        (incarnation, i64::from(self.feed_lock.1.cast_unsigned()))
     }
 
     fn is_new(&self, incarnation: u32) -> bool {
@@ -231,6 +244,23 @@ impl Inner {
     fn forget_ready(&self) {
         self.names.forget_floors();
         self.ready.hear();
+    }
+
+    /// Looks whether the store that a commit has met is still the one that was opened, and tells whether it has another
+    /// incarnation by now.
+    ///
+    /// Whoever restores a dump puts other tables in the place of those that were there, and all locks of this store are
+    /// named after one of them: a node that went on would not be kept apart from others.
+    fn meet(&self, moment: &Row) -> PgResult<bool> {
+        let found: Option<i64> = moment.try_get(transaction::FOUND_META)?;
+        let found = found.ok_or_else(|| Failure::damaged("meta has no incarnation"))?;
+        if u32::try_from(found).ok().map(u32::cast_signed) != Some(self.feed_lock.1) {
+            let why = "its tables were replaced while this process ran, as a restore does; \
+                       start this process again";
+            return Err(Failure::Known(Error::Stopped(why.to_owned())));
+        }
+        let incarnation = load::number(moment, transaction::FOUND_INCARNATION)?;
+        Ok(self.is_new(u32::try_from(incarnation).unwrap_or(u32::MAX)))
     }
 
     /// A commit has seen this incarnation. If it is a new one, the server is not the one it was: nothing that
@@ -335,6 +365,13 @@ impl Store for Postgres {
         })
     }
 
+    fn traces(&self, scope: &Scope, ids: Vec<JobId>) -> StoreFuture<'_, Traces> {
+        let scope = scope.clone();
+        self.ask(move |inner| async move {
+            inner.with_client(async move |it| traces::read_traces(it, &scope, &ids).await).await
+        })
+    }
+
     fn verify(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Verified>> {
         let scope = scope.clone();
         self.ask(move |inner| async move {
@@ -379,13 +416,21 @@ impl Store for Postgres {
 
     fn jobs(&self, filter: JobFilter, cursor: Cursor) -> StoreFuture<'_, Page<Job>> {
         self.ask(move |inner| async move {
-            inner.with_client(async move |it| read::read_jobs(it, &filter, cursor).await).await
+            inner.with_client(async move |it| list::read_jobs(it, &filter, cursor).await).await
         })
     }
 
     fn letters(&self, filter: LetterFilter, cursor: Cursor) -> StoreFuture<'_, Page<DeadLetter>> {
         self.ask(move |inner| async move {
-            inner.with_client(async move |it| read::read_letters(it, &filter, cursor).await).await
+            inner.with_client(async move |it| list::read_letters(it, &filter, cursor).await).await
+        })
+    }
+
+    fn letter_groups(&self, scope: &Scope, state: LetterState) -> StoreFuture<'_, LetterGroups> {
+        let scope = scope.clone();
+        self.ask(move |inner| async move {
+            let read = async move |it: &ClientWrapper| causes::read_groups(it, &scope, state).await;
+            inner.with_client(read).await
         })
     }
 
@@ -398,10 +443,9 @@ impl Store for Postgres {
     fn listening(&self, scope: &Scope) -> StoreFuture<'_, Vec<(WorkerId, Listens)>> {
         let scope = scope.clone();
         self.ask(move |inner| async move {
-            let clock = inner.clock.as_ref().map(|clock| clock());
             let class = inner.presence_class();
             let look = async |client: &ClientWrapper| {
-                standing::read_workers(client, &scope, clock, class).await
+                standing::read_workers(client, &scope, &inner.time, class).await
             };
             inner.with_client(look).await
         })
@@ -598,8 +642,8 @@ impl Store for Postgres {
     fn standing(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Standing>> {
         let scope = scope.clone();
         self.ask(move |inner| async move {
-            let clock = inner.clock.as_ref().map(|clock| clock());
-            let look = standing::Look { scope, id, clock, presence_class: inner.presence_class() };
+            let (time, presence_class) = (inner.time.clone(), inner.presence_class());
+            let look = standing::Look { scope, id, time, presence_class };
             inner.read_of(id, Option::is_none, async move |it| look.read(it).await).await
         })
     }
@@ -607,6 +651,10 @@ impl Store for Postgres {
     fn health(&self) -> StoreFuture<'_, ()> {
         let look = async |client: &ClientWrapper| open::look(client).await;
         self.ask(|inner| async move { inner.with_client(look).await })
+    }
+
+    fn clock(&self) -> ClockStanding {
+        self.inner.time.standing()
     }
 }
 

@@ -1,10 +1,10 @@
 //! Groups that this process knows, and from which rank on they are looked through.
 //!
-//! A group never changes and is never taken away, so what is remembered stays true. What a transaction adds is
+//! A group never changes and is never taken away, so what is remembered stays true while the server is the same. What a transaction adds is
 //! remembered when it is committed.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -146,6 +146,11 @@ impl Names {
         }
     }
 
+    /// Forgets all groups: the server is not the one that gave them their numbers.
+    pub(super) fn forget(&self) {
+        *self.known() = Known::default();
+    }
+
     /// Anybody may have put anything anywhere.
     pub(super) fn forget_floors(&self) {
         self.known().floors.clear();
@@ -191,6 +196,34 @@ impl CommitGroups {
         };
         place.group = Some((id, isolated));
         Ok(id)
+    }
+
+    /// Makes the groups of these jobs that nobody has made yet, in the order of their names: a commit of another node may
+    /// be making the same.
+    pub(super) async fn make_all<'a>(
+        &mut self,
+        client: &ClientWrapper,
+        names: &Names,
+        jobs: impl Iterator<Item = (&'a Job, &'a Place)>,
+    ) -> PgResult<()> {
+        let (mut last, mut new) = (None, BTreeSet::new());
+        for (job, place) in jobs {
+            let isolated = job.is_isolated();
+            if place.group.is_some_and(|(_, was)| was == isolated)
+                || last.as_ref().is_some_and(|name: &GroupName| name.is_of(job))
+            {
+                continue;
+            }
+            let name = GroupName::of(job);
+            if names.named(&name).is_none() {
+                new.insert(name.clone());
+            }
+            last = Some(name);
+        }
+        for name in &new {
+            self.make(client, name).await?;
+        }
+        Ok(())
     }
 
     async fn make(&mut self, client: &ClientWrapper, name: &GroupName) -> PgResult<i32> {

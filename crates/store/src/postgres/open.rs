@@ -16,9 +16,9 @@ use super::{
     load::number,
     pipeline::{Ask, run_for_row, run_one},
     pool::{Connector, Pool},
-    schema,
+    schema, way,
 };
-use crate::{Error, migrate};
+use crate::{Error, Ticks, migrate, without_password};
 
 /// How a store is opened.
 #[derive(Clone)]
@@ -29,6 +29,8 @@ pub struct Options {
     pub schema: String,
     /// A clock in place of the database's own, for tests.
     pub clock: Option<Clock>,
+    /// A monotonic clock in place of this machine's, for tests. A clock that is given without ticks is all there is.
+    pub ticks: Option<Ticks>,
     /// How many connections are kept, at the most.
     pub connections: usize,
     /// How long a call waits for an answer.
@@ -56,19 +58,25 @@ impl Options {
     /// The options of a URL such as `postgres://user:password@host:5432/database`.
     ///
     /// Beside what PostgreSQL's own clients take, `sslmode=verify-full`, `sslrootcert=FILE` and
-    /// `schema=NAME` are understood.
+    /// `schema=NAME` are understood. A server on another machine has to prove who it is, as `verify-full` says,
+    /// unless another `sslmode` is given; `prefer` means `require` there.
     pub fn parse(url: &str) -> Result<Self, Error> {
-        let cannot = |why: String| Error::Open { path: hide_password(url), source: why.into() };
+        let cannot = |why: String| Error::Open { path: without_password(url), source: why.into() };
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
         let (mut schema, mut file, mut verifies) = (Self::SCHEMA_DEFAULT.to_owned(), None, false);
+        let mut sslmode = None;
         let mut rest = Vec::new();
         for part in query.split('&').filter(|part| !part.is_empty()) {
             match part.split_once('=') {
                 Some(("schema", name)) => name.clone_into(&mut schema),
                 Some(("sslrootcert", path)) => file = Some(PathBuf::from(path)),
                 Some(("sslmode", "verify-full" | "verify-ca")) => {
-                    verifies = true;
+                    (verifies, sslmode) = (true, Some("verify-full"));
                     rest.push("sslmode=require");
+                }
+                Some(("sslmode", mode)) => {
+                    sslmode = Some(mode);
+                    rest.push(part);
                 }
                 _ => rest.push(part),
             }
@@ -81,11 +89,12 @@ impl Options {
         if config.get_application_name().is_none() {
             config.application_name("windlass");
         }
-        let verify = match file {
+        let mut verify = match file {
             Some(file) => Verify::File(file),
             None if verifies => Verify::System,
             None => Verify::Nothing,
         };
+        way::settle(&mut config, &mut verify, sslmode);
         Ok(Self { schema, verify, ..Self::new(config) })
     }
 
@@ -100,6 +109,7 @@ impl Options {
             config,
             schema: Self::SCHEMA_DEFAULT.to_owned(),
             clock: None,
+            ticks: None,
             connections: 8,
             deadline: Duration::from_secs(10),
             verify: Verify::Nothing,
@@ -132,15 +142,16 @@ impl Options {
     }
 }
 
-/// A URL as it may be shown.
-fn hide_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return "the database".to_owned() };
-    match rest.split_once('@') {
-        Some((who, rest)) => {
-            let user = who.split(':').next().unwrap_or_default();
-            format!("{scheme}://{user}@{rest}")
+impl Options {
+    /// What it means to whoever opens a store that a call failed.
+    pub(super) fn not_opened(&self, failure: Failure) -> Error {
+        if failure.is_away() {
+            return Error::Unavailable(format!("{}: {failure}", self.name()).into());
         }
-        None => url.to_owned(),
+        match failure.into_error() {
+            Error::Unavailable(source) | Error::Contradiction(source) => self.cannot_open(source),
+            other => self.cannot_open(other),
+        }
     }
 }
 
@@ -186,8 +197,7 @@ pub(super) async fn open(options: Options) -> Result<Inner, Error> {
     let wake = super::wake::Wake::new(&options, connector.clone());
     Ok(Inner {
         pool: Pool::new(&options, connector)?,
-        clock: options.clock,
-        time: super::server_time::ServerTime::default(),
+        time: super::server_time::ServerTime::new(options.clock, options.ticks).into(),
         deadline: options.deadline,
         names: super::Names::default(),
         rules: super::rules::Rules::default(),
@@ -335,7 +345,7 @@ async fn on_a_connection<T>(
 ) -> Result<T, Error> {
     let connector = Connector::new(options, String::new())?;
     let connected = connector.alone(&options.config, || {}).await;
-    let (client, task) = connected.map_err(|failure| options.cannot_open(failure))?;
+    let (client, task) = connected.map_err(|failure| options.not_opened(failure))?;
     let answer = ask(&client).await.map_err(|error| Failure::from(error).into_error());
     task.abort();
     answer

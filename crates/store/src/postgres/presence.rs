@@ -60,7 +60,10 @@ const ADD_SESSION: &str = "
     INSERT INTO sessions (worker, until, renewals, lapses_at, started_at)
     VALUES ($1, 'epoch', 0, 'epoch', clock_timestamp()) ON CONFLICT (worker) DO NOTHING";
 const VOUCHED: &str = "UPDATE sessions SET vouched = true WHERE worker = $1 AND NOT vouched";
-const UNVOUCHED: &str = "UPDATE sessions SET vouched = false WHERE worker = $1 AND vouched";
+/// Whoever has ended listens to nothing any more.
+const UNVOUCHED: &str = "
+    UPDATE sessions SET vouched = false, listens = NULL, listened_at = NULL
+    WHERE worker = $1 AND (vouched OR listens IS NOT NULL)";
 
 /// Whoever lives holds its lock; a lock that can be had is given back at once, with the transaction.
 const FREE_LOCKS: &str = "

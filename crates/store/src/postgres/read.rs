@@ -1,11 +1,14 @@
 //! Reads by noun. Nothing here changes anything.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use deadpool_postgres::ClientWrapper;
 use tokio_postgres::Row;
 use windlass_kernel::{
-    Approval, Attempt, DeadLetter, DlqId, Epoch, Event, Job, JobId, Payload, Spec, TaskId,
+    Approval, Attempt, DeadLetter, DlqId, Epoch, Event, Job, JobId, Payload, Queue, Spec, TaskId,
     TenantId, Timestamp, letter::ApprovalStep,
 };
 
@@ -16,15 +19,15 @@ use super::{
         text_of, time_of,
     },
     pipeline::{Ask, run_for_row, run_one},
-    types::{Time, Uuid, signed},
+    types::{Uuid, signed},
 };
 use crate::{
     Error,
     history_page::PageSearch,
     log,
     read::{
-        Cursor, EventsPage, Feed, FeedEvent, JobFilter, LetterFilter, OldestReady, Output, Page,
-        Position, Progress, Scope, SessionView, StoredFollowUp,
+        EventsPage, Feed, FeedFiller, OldestReady, Output, Progress, Scope, SessionView,
+        StoredFollowUp,
     },
 };
 
@@ -258,14 +261,38 @@ async fn read_feed_from(client: &ClientWrapper) -> PgResult<u64> {
     number(&run_for_row(client, Ask::new(FEED_FROM), "meta has no feed_from").await?, 0)
 }
 
-/// Served by the primary keys of the feed and of the log.
+/// Which rows come next, whose they are and how large. Served by the primary keys of the feed and of the log.
 const FEED: &str = "
-    SELECT f.first, f.at, log.tenant, f.count,
-        CASE WHEN $3::text IS NULL OR log.tenant = $3 THEN log.events ELSE '[]' END
+    SELECT f.first, f.at, log.tenant, f.count, f.seq, octet_length(log.events)::bigint
     FROM (SELECT first, at, seq, count FROM feed
           WHERE first >= coalesce((SELECT max(first) FROM feed WHERE first <= $1::bigint + 1), 0)
           ORDER BY first LIMIT $2) AS f
     JOIN log ON log.seq = f.seq ORDER BY f.first";
+
+const FEED_LINES: &str = "SELECT seq, events FROM log WHERE seq = ANY($1::bigint[])";
+
+/// A row of the log, as the feed tells it.
+struct FeedRow {
+    first: u64,
+    count: u64,
+    at: Timestamp,
+    tenant: TenantId,
+    seq: i64,
+    bytes: usize,
+}
+
+impl FeedRow {
+    fn of(row: &Row) -> PgResult<Self> {
+        Ok(Self {
+            first: number(row, 0)?,
+            at: time_of(row, 1)?,
+            tenant: text_of(row, 2)?,
+            count: u64::from(number_32(row, 3)?),
+            seq: row.try_get(4)?,
+            bytes: usize::try_from(number(row, 5)?).unwrap_or(usize::MAX),
+        })
+    }
+}
 
 /// Events after a number, in the order of the store. Numbers are given one commit after the other, so one
 /// that is there will never have another before it.
@@ -273,28 +300,62 @@ pub(super) async fn read_feed(
     client: &ClientWrapper,
     scope: &Scope,
     after: u64,
-    rows: u32,
+    limit: u32,
 ) -> PgResult<Feed> {
-    let ask = Ask::new(FEED).with(signed(after)).with(i64::from(rows)).with(whose(scope));
-    let found = run_one(client, ask).await?;
+    let mut filler = FeedFiller::new(after, limit);
+    if !Feed::is_beyond(after) {
+        fill_feed(client, scope, after, limit, &mut filler).await?;
+    }
     // Looked at last: what retention took in the meantime is noticed.
     let from = read_feed_from(client).await?;
     if after.saturating_add(1) < from {
         return Err(Failure::Known(Error::FeedGone { from }));
     }
-    let mut feed = Feed { events: Vec::new(), upto: after };
-    for row in &found {
-        let (first, at) = (number(row, 0)?, time_of(row, 1)?);
-        feed.upto = feed.upto.max(first + u64::from(number_32(row, 3)?) - 1);
-        let lines = log::lines(row.try_get(4)?).map_err(Failure::Known)?;
-        for (number, line) in (first..).zip(lines) {
-            if number > after {
-                let tenant = text_of(row, 2)?;
-                feed.events.push(FeedEvent { number, tenant, at, line: line.get().to_owned() });
-            }
+    Ok(filler.feed)
+}
+
+async fn fill_feed(
+    client: &ClientWrapper,
+    scope: &Scope,
+    after: u64,
+    limit: u32,
+    filler: &mut FeedFiller,
+) -> PgResult<()> {
+    let most = i64::from(limit.max(1));
+    let ask = Ask::new(FEED).with(signed(after)).with(most);
+    let rows = run_one(client, ask).await?;
+    let mut rows = rows.iter().map(FeedRow::of).collect::<PgResult<Vec<_>>>()?;
+    // No more than are needed are fetched: of the first row some may have been told before.
+    let (mut events, mut bytes, mut wanted) = (0, 0, Vec::new());
+    let mut fits = |row: &FeedRow| {
+        let is_wanted = events < u64::from(limit) && bytes < Feed::BYTES_MAX;
+        if is_wanted && scope.admits(&row.tenant) {
+            events += (row.first + row.count - 1).saturating_sub(after).min(row.count);
+            bytes += row.bytes;
+            wanted.push(row.seq);
+        }
+        is_wanted
+    };
+    let kept = rows.iter().map_while(|row| Some(row).filter(|row| fits(row)).map(drop)).count();
+    rows.truncate(kept);
+    let lines = run_one(client, Ask::new(FEED_LINES).with(wanted)).await?;
+    let mut texts: HashMap<i64, &str> = HashMap::new();
+    for row in &lines {
+        texts.insert(row.try_get(0)?, row.try_get(1)?);
+    }
+    for row in &rows {
+        let text = match scope.admits(&row.tenant) {
+            true => texts.get(&row.seq).copied(),
+            false => Some("[]"),
+        };
+        // Retention took it meanwhile, and says so.
+        let Some(text) = text else { return Ok(()) };
+        let lines = log::lines(text).map_err(Failure::Known)?;
+        if filler.add(row.first, row.count, row.at, &row.tenant, &lines) {
+            return Ok(());
         }
     }
-    Ok(feed)
+    Ok(())
 }
 
 /// Served by the primary key of the feed.
@@ -308,12 +369,24 @@ pub(super) async fn read_feed_end(client: &ClientWrapper) -> PgResult<u64> {
     Ok(newest.max(from.saturating_sub(1)))
 }
 
+/// By group, and not by queue: joined on the server, a list of many queues would be walked through once for each.
 const COUNTS: &str = "
-    SELECT queue, state, sum(jobs)::bigint FROM (
-        SELECT group_id, state, count(*) AS jobs FROM jobs
-        WHERE $1::text IS NULL OR tenant = $1 GROUP BY group_id, state) AS counted
-    JOIN job_groups ON job_groups.id = group_id
-    GROUP BY queue, state ORDER BY queue, state";
+    SELECT group_id, state, count(*) FROM jobs
+    WHERE $1::text IS NULL OR tenant = $1 GROUP BY group_id, state";
+
+const QUEUES: &str = "SELECT id, queue FROM job_groups WHERE id = ANY($1)";
+
+/// The queues of these groups.
+async fn queues_of(
+    client: &ClientWrapper,
+    groups: impl Iterator<Item = i32>,
+) -> PgResult<HashMap<i32, String>> {
+    let mut groups: Vec<i32> = groups.collect();
+    groups.sort_unstable();
+    groups.dedup();
+    let rows = run_one(client, Ask::new(QUEUES).with(groups)).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
 
 /// How many jobs there are, by queue and state.
 pub(super) async fn read_counts(
@@ -322,84 +395,15 @@ pub(super) async fn read_counts(
 ) -> PgResult<Vec<(String, String, u64)>> {
     let rows = run_one(client, Ask::new(COUNTS).with(whose(scope))).await?;
     let count = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?, number(row, 2)?));
-    rows.iter().map(count).collect()
-}
-
-/// The greatest ids first, at most so many rows from a place on. Ids grow with time.
-const JOBS: &str = concat!(
-    "SELECT ",
-    job_columns!(),
-    job_tables!(),
-    "WHERE j.id < $1 ORDER BY j.id DESC LIMIT $2"
-);
-
-/// Jobs by filter, newest first.
-pub(super) async fn read_jobs(
-    client: &ClientWrapper,
-    filter: &JobFilter,
-    cursor: Cursor,
-) -> PgResult<Page<Job>> {
-    let mut below = cursor.from.map_or(u128::MAX, |from| from.id);
-    let mut items = Vec::new();
-    let mut left = Cursor::ROWS_MAX;
-    while left > 0 {
-        // A list that filters nothing finds all it needs at once.
-        let step = i64::try_from(cursor.items()).unwrap_or(left).clamp(100, left.max(100));
-        let rows = run_one(client, Ask::new(JOBS).with(Uuid(below)).with(step)).await?;
-        for row in &rows {
-            let Loaded { job, .. } = job_of(row)?;
-            below = job.id.as_u128();
-            if filter.matches(&job) {
-                items.push(job);
-                if items.len() == cursor.items() {
-                    return Ok(Page { items, next: Some(Position { at: 0, id: below }) });
-                }
-            }
-        }
-        if i64::try_from(rows.len()).is_ok_and(|count| count < step) {
-            return Ok(Page { items, next: None });
-        }
-        left -= step;
+    let rows: Vec<(i32, String, u64)> = rows.iter().map(count).collect::<PgResult<_>>()?;
+    let queues = queues_of(client, rows.iter().map(|row| row.0)).await?;
+    let mut counts: BTreeMap<(String, String), u64> = BTreeMap::new();
+    for (group, state, jobs) in rows {
+        let queue = queues.get(&group).cloned();
+        let queue = queue.ok_or_else(|| Failure::damaged("a job has no group"))?;
+        *counts.entry((queue, state)).or_default() += jobs;
     }
-    Ok(Page { items, next: Some(Position { at: 0, id: below }) })
-}
-
-/// Served by the index `dlq_items_list`.
-const LETTERS: &str = "
-    SELECT letter FROM dlq_items
-    WHERE tenant = $1 AND ($2::text IS NULL OR state = $2) AND (created_at, id) < ($3, $4)
-    ORDER BY created_at DESC, id DESC LIMIT $5";
-
-/// The same of every tenant. Served by the index `dlq_items_all`.
-const LETTERS_OF_ALL: &str = "
-    SELECT letter FROM dlq_items
-    WHERE $1::text IS NULL AND ($2::text IS NULL OR state = $2) AND (created_at, id) < ($3, $4)
-    ORDER BY created_at DESC, id DESC LIMIT $5";
-
-/// Dead letters by filter, newest first.
-pub(super) async fn read_letters(
-    client: &ClientWrapper,
-    filter: &LetterFilter,
-    cursor: Cursor,
-) -> PgResult<Page<DeadLetter>> {
-    let before = cursor.from.map_or((Timestamp::MAX, u128::MAX), |from| {
-        (Timestamp::from_micros(signed(from.at)), from.id)
-    });
-    let letters = filter.scope.word().map_or(LETTERS_OF_ALL, |_| LETTERS);
-    let ask = Ask::new(letters)
-        .with(whose(&filter.scope))
-        .with(filter.state.map(windlass_kernel::LetterState::as_str))
-        .with(Time(before.0))
-        .with(Uuid(before.1))
-        .with(i64::try_from(cursor.items()).unwrap_or(i64::MAX));
-    let rows = run_one(client, ask).await?;
-    let items: Vec<DeadLetter> = rows.iter().map(|row| json_of(row, 0)).collect::<PgResult<_>>()?;
-    let last = items.last().filter(|_| items.len() == cursor.items());
-    let next = last.map(|letter| Position {
-        at: u64::try_from(letter.created_at.as_micros()).unwrap_or(0),
-        id: letter.id.as_u128(),
-    });
-    Ok(Page { items, next })
+    Ok(counts.into_iter().map(|((queue, state), jobs)| (queue, state, jobs)).collect())
 }
 
 /// A session that never had a lease is only a name.
@@ -418,24 +422,34 @@ pub(super) async fn read_sessions(client: &ClientWrapper) -> PgResult<Vec<Sessio
     rows.iter().map(session).collect()
 }
 
-/// The first of each group stands first in the index `jobs_ready`.
+/// Served by the index `jobs_ready`: it looks at all that is ready, and at nothing else. Who is next need not be who
+/// waits longest: the one is found by rank, the other by time.
 const OLDEST_READY: &str = "
-    SELECT queue, min(since) FROM (
-        SELECT job_groups.queue AS queue,
-            (SELECT updated_at FROM jobs
-             WHERE group_id = job_groups.id AND (state = 'queued' OR state = 'interrupted')
-             ORDER BY rank LIMIT 1) AS since
-        FROM job_groups WHERE $1::text IS NULL OR tenant = $1) AS waiting
-    WHERE since IS NOT NULL GROUP BY queue ORDER BY queue COLLATE \"C\"";
+    SELECT group_id, min(updated_at) FROM jobs
+    WHERE (state = 'queued' OR state = 'interrupted') AND ($1::text IS NULL OR tenant = $1)
+    GROUP BY group_id";
 
-/// For each queue the job that is next in one of its groups and waits longest.
+/// For each queue since when the job has been ready that waits longest.
 pub(super) async fn read_oldest_ready(
     client: &ClientWrapper,
     scope: &Scope,
 ) -> PgResult<Vec<OldestReady>> {
     let rows = run_one(client, Ask::new(OLDEST_READY).with(whose(scope))).await?;
-    let oldest = |row: &Row| Ok(OldestReady { queue: text_of(row, 0)?, since: time_of(row, 1)? });
-    rows.iter().map(oldest).collect()
+    let group = |row: &Row| Ok((row.try_get(0)?, time_of(row, 1)?));
+    let rows: Vec<(i32, Timestamp)> = rows.iter().map(group).collect::<PgResult<_>>()?;
+    let queues = queues_of(client, rows.iter().map(|row| row.0)).await?;
+    let mut oldest: BTreeMap<&str, Timestamp> = BTreeMap::new();
+    for (group, since) in rows {
+        let queue = queues.get(&group);
+        let queue = queue.ok_or_else(|| Failure::damaged("a job has no group"))?;
+        let known = oldest.entry(queue).or_insert(since);
+        *known = since.min(*known);
+    }
+    let told = |(queue, since): (&str, Timestamp)| {
+        let queue = Queue::new(queue).map_err(|why| Failure::damaged(why.to_string()))?;
+        Ok(OldestReady { queue, since })
+    };
+    oldest.into_iter().map(told).collect()
 }
 
 const FOLLOW_UPS: &str = "SELECT id, tenant, what FROM follow_ups ORDER BY id LIMIT $1";
@@ -454,11 +468,18 @@ pub(super) async fn read_follow_ups(
     rows.iter().map(follow_up).collect()
 }
 
+/// Each child is looked up by its id. As a plain join, the planner may walk through all jobs of the store in the order of
+/// their ids and ask for each whether it is a child: it did so once it had seen that most jobs are children of one parent.
+/// A subquery with a limit or an offset is not merged with what is around it.
 const OPEN_CHILDREN: &str = "
-    SELECT jobs.id FROM children JOIN jobs ON jobs.id = children.id
-    WHERE children.parent = $1 AND jobs.tenant = $2
-        AND jobs.state NOT IN ('succeeded', 'partial', 'failed', 'cancelled')
-    ORDER BY children.id LIMIT $3";
+    SELECT child.id
+    FROM (SELECT id FROM children WHERE parent = $1 ORDER BY id OFFSET 0) AS child
+    CROSS JOIN LATERAL (
+        SELECT FROM jobs
+        WHERE jobs.id = child.id AND jobs.tenant = $2
+            AND jobs.state NOT IN ('succeeded', 'partial', 'failed', 'cancelled')
+        LIMIT 1) AS open
+    ORDER BY child.id LIMIT $3";
 
 /// Children of a job that are not at their end, oldest first.
 pub(super) async fn read_open_children(

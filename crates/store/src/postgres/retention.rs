@@ -27,7 +27,7 @@ use windlass_kernel::{
 
 use self::{candidates::Candidates, gone::Gone};
 use super::{
-    Failure, Inner, PgResult,
+    Failure, Inner, PgResult, causes,
     load::{Loaded, id_of, time_of, time_or_none},
     partitions::{self, Watch},
     pipeline::{Ask, run, run_one},
@@ -90,8 +90,10 @@ const ROLLBACK: &str = "ROLLBACK";
 /// One node at a time. Whoever comes second need not wait: the first does the work.
 const LOCK: &str = "SELECT pg_try_advisory_xact_lock($1, $2)";
 
+/// And whether the store is still the one that was opened: its lock is named after it.
 const MOMENT: &str = "
-    SELECT clock_timestamp(), (SELECT at FROM feed ORDER BY first DESC LIMIT 1)";
+    SELECT clock_timestamp(), (SELECT at FROM feed ORDER BY first DESC LIMIT 1),
+        EXISTS (SELECT FROM meta WHERE tableoid::bigint = $1)";
 
 impl Inner {
     /// Makes one step that looks closely at `max` jobs at the most. After an error the pass begins anew.
@@ -101,6 +103,7 @@ impl Inner {
         let step = async |client: &ClientWrapper, now| match now {
             Some(now) => {
                 rules::sweep(client, now).await?;
+                causes::make(client).await?;
                 make_step(client, pass, &mut walked_all_at, retention, max, now).await
             }
             None => Ok((Pruned::default(), pass)),
@@ -153,15 +156,12 @@ impl Inner {
 
     async fn begin_alone(&self, client: &ClientWrapper) -> PgResult<Option<Timestamp>> {
         let lock = Ask::new(LOCK).with(self.feed_lock.0 + 3).with(self.feed_lock.1);
-        let rows = run(client, &[Ask::new(BEGIN), lock, Ask::new(MOMENT)]).await?;
-        if !rows[1][0].try_get::<_, bool>(0)? {
+        let moment = Ask::new(MOMENT).with(self.identity().1);
+        let rows = run(client, &[Ask::new(BEGIN), lock, moment]).await?;
+        if !rows[1][0].try_get::<_, bool>(0)? || !rows[2][0].try_get::<_, bool>(2)? {
             return Ok(None);
         }
-        let now = match &self.clock {
-            Some(clock) => clock(),
-            None => time_of(&rows[2][0], 0)?,
-        };
-        Ok(Some(time_or_none(&rows[2][0], 1)?.map_or(now, |last| now.max(last))))
+        Ok(Some(self.time.read(time_of(&rows[2][0], 0)?, time_or_none(&rows[2][0], 1)?)))
     }
 }
 

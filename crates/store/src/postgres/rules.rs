@@ -5,9 +5,7 @@
 //! rule that others take from has locked its row before it reads either. So no two nodes exceed a limit together, and
 //! nothing can leak. A large claim may lock one half of the keys only: see `rule_locks`.
 //!
-//! A commit locks rules after the jobs that it names, all at once and in the order of their names, and waits for nothing
-//! but what it writes afterwards. Two commits that each name a job of the other, and share a rule, can still wait for each
-//! other: the server ends one of them, which is tried again.
+//! A commit locks rules after the jobs that it names, all at once and in the order of their names: see `first_load`.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -103,11 +101,6 @@ impl Rules {
         self.are_shared.load(Ordering::Relaxed) && !self.by_halves.load(Ordering::Relaxed)
     }
 
-    /// Do claims lock halves of the keys, so that several are on their way?
-    pub(super) fn are_halved(&self) -> bool {
-        self.by_halves.load(Ordering::Relaxed)
-    }
-
     /// A claim locks rules as a whole.
     pub(super) fn take_whole(&self) {
         self.by_halves.store(false, Ordering::Relaxed);
@@ -182,6 +175,11 @@ impl CommitRules {
     /// Are these rules locked, so that what is known of them stays true?
     pub(super) fn has_locked(&self, names: &BTreeSet<RuleName>) -> bool {
         names.is_subset(&self.locked)
+    }
+
+    /// Rules are locked all at once. Whoever has some and needs others, of a group that it did not know then, begins anew.
+    pub(super) fn expect_none_locked(&self) -> PgResult<()> {
+        if self.locked.is_empty() { Ok(()) } else { Err(Failure::Overtaken) }
     }
 
     /// The half of the keys that rules are locked for, if it is not all.
@@ -422,17 +420,19 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The ops of a commit are decided: breakers hear of the executions that they ended. A rule is locked only if that
-    /// changes what it remembers, and then together with those that the claims of the commit will need.
-    pub(super) async fn tell_breakers(
+    /// The ops of a commit are decided: breakers hear of the executions that they ended. A rule is locked only if it was
+    /// set or taken away, or if what it remembers changes, and then together with those that the claims of the commit
+    /// will need.
+    pub(super) async fn lock_rules(
         &mut self,
         groups: impl FnOnce() -> Vec<(i32, GroupName)>,
         schema: i32,
         now: Timestamp,
     ) -> PgResult<()> {
         let outcomes = self.set.take_outcomes();
+        let set = self.set.rules_set();
         let parts = self.rules.heard_by(&outcomes, |name| self.set.forgets(name));
-        if outcomes.is_empty() {
+        if outcomes.is_empty() && set.is_empty() {
             return Ok(());
         }
         if !parts.is_empty() {
@@ -441,7 +441,7 @@ impl Work<'_> {
         }
         let mut trial = self.rules.book.clone();
         let changed = outcomes.iter().flat_map(|outcome| trial.hear(outcome, now));
-        let mut locks: BTreeSet<RuleName> = changed.map(|(name, ..)| name).collect();
+        let mut locks: BTreeSet<RuleName> = changed.map(|(name, ..)| name).chain(set).collect();
         if locks.is_empty() {
             return Ok(());
         }
@@ -522,15 +522,8 @@ const FORGET_PARTS: &str = "
     DELETE FROM rule_states s USING unnest($1::text[], $2::text[]) AS v (rule, part)
     WHERE s.rule = v.rule AND s.part = v.part";
 
-/// The statements that write what became of rules, and what they remember.
-pub(super) fn save(changes: &Changes, schema: i32, now: Timestamp, asks: &mut Vec<Ask>) {
-    if !changes.rules.is_empty() {
-        let names = changes.rules.iter().map(|change| match change {
-            RuleChange::Put { rule, .. } => rule.name.clone(),
-            RuleChange::Drop(name) => name.clone(),
-        });
-        asks.extend(Locks::whole(names.collect()).asks(schema));
-    }
+/// The statements that write what became of rules, which are locked, and what they remember.
+pub(super) fn save(changes: &Changes, now: Timestamp, asks: &mut Vec<Ask>) {
     for change in &changes.rules {
         match change {
             RuleChange::Put { rule, forgets } => {

@@ -3,8 +3,10 @@
 //! Everything is put together here and sent at once, with the `COMMIT` behind it. A row is written only if it
 //! is still the one that was decided upon.
 
+use std::cmp::Ordering;
+
 use tokio_postgres::types::Type;
-use windlass_kernel::{Job, JobId, Lane, NewPayload, Timestamp, UniqueKey};
+use windlass_kernel::{Job, JobId, Lane, NewPayload, Spec, Task, Timestamp, UniqueKey};
 
 use super::{
     Inner, PgResult,
@@ -38,13 +40,19 @@ pub(super) async fn asks(
     groups: &mut CommitGroups,
     asks: &mut Vec<Ask>,
 ) -> PgResult<()> {
+    let touched = changes.created.iter().map(|(id, _)| id).chain(&changes.updated);
+    let touched = touched.map(|id| (&*rows[id].job, &rows[id].place));
+    groups.make_all(work.client, names, touched).await?;
     // A job that comes to its end leaves its unique key to one that is made.
     update_jobs(changes, rows, work, names, groups, asks).await?;
     insert_jobs(changes, rows, work, names, groups, asks).await?;
     save_outputs(changes, asks);
     save_progress(changes, asks);
     save_letters(changes, asks);
-    for task in &changes.tasks {
+    let mut tasks: Vec<&Task> = changes.tasks.iter().collect();
+    // Stable: of one task, the last counts.
+    tasks.sort_by_key(|task| (&task.tenant, &task.task_id));
+    for task in tasks {
         asks.push(
             Ask::new(SAVE_TASK)
                 .with(task.tenant.as_str().to_owned())
@@ -126,13 +134,15 @@ macro_rules! insert {
 
 const INSERT: &str = insert!("", "v.chain || int8send(v.seq)");
 
-/// All of a commit that only makes jobs.
+/// All of a commit that only makes jobs. The numbers of groups are remembered, so the store has to be the one that gave them.
 const INSERT_AT_ONCE: &str = concat!(
     "WITH begun AS MATERIALIZED (SELECT begin_at_once($2, $3, $4, $5) AS seq), made AS (",
     insert!("begun, ", "v.chain || int8send(begun.seq + v.seq)"),
     "RETURNING 1)
      SELECT finish((SELECT count(*) FROM made), $6, (SELECT seq FROM begun),
-        $7, $8, $9, $10, $11, $12, $13, $14, $15), clock_timestamp()"
+            $7, $8, $9, $10, $11, $12, $13, $14, $15), clock_timestamp(),
+        expect(count(*), 1) FROM meta
+     WHERE name = 'incarnation' AND value::bigint = $16 AND tableoid::bigint = $17"
 );
 
 const INSERT_CHILDREN: &str =
@@ -201,7 +211,9 @@ async fn insert(
     groups: &mut CommitGroups,
 ) -> PgResult<Ask> {
     let mut new = Rows::new("new_job", changes.created.len(), NEW_BYTES);
-    for (id, payload) in &changes.created {
+    let mut created: Vec<&(JobId, NewPayload)> = changes.created.iter().collect();
+    created.sort_by(|one, other| in_order(&rows[&one.0].job, &rows[&other.0].job));
+    for (id, payload) in created {
         let Row { job, place, .. } = rows.get_mut(id).expect("it was just created");
         let group = groups.of(work.client, names, job, place).await?;
         place.session = session_of(job, place, work);
@@ -215,6 +227,19 @@ async fn insert(
         });
     }
     Ok(Ask::new(INSERT).with(new))
+}
+
+/// The order in which jobs are made. An insert waits for another node that makes a job with the same key: whoever makes
+/// several goes by their keys, and then neither waits for the other.
+fn in_order(one: &Job, other: &Job) -> Ordering {
+    fn keys(job: &Job) -> impl Ord {
+        let Spec { tenant, task_id, unique_key, idempotency_scope, idempotency_key, .. } =
+            &*job.spec;
+        let given = !idempotency_scope.is_own_id();
+        let task = job.spec.task_given.then_some(task_id);
+        (tenant, task, unique_key, given.then_some((idempotency_scope, idempotency_key)), job.id)
+    }
+    keys(one).cmp(&keys(other))
 }
 
 /// All of a commit that only makes jobs, in one statement. Its log rows are numbered from 0; the server adds
@@ -232,8 +257,10 @@ pub(super) async fn at_once(
     let ask = insert(changes, rows, work, &store.names, groups).await?;
     let wanted = i64::try_from(changes.created.len()).expect("a batch is bounded");
     let ask = ask.instead(INSERT_AT_ONCE).with(Uuid(commit_id)).with(Time(now));
-    let ask = ask.with(store.clock.is_none()).with(work.rules.version).with(wanted);
-    Ok(log.add_to(ask, changes, Vec::new(), store.feed_lock, now))
+    let ask = ask.with(store.time.is_the_servers()).with(work.rules.version).with(wanted);
+    let ask = log.add_to(ask, changes, Vec::new(), store.feed_lock, now);
+    let (incarnation, meta) = store.identity();
+    Ok(ask.with(incarnation).with(meta))
 }
 
 /// A payload, or the stored job that has the same. What this commit makes is not stored yet.
@@ -291,7 +318,7 @@ async fn update_jobs(
     }
     let mut moving = Rows::new("moving_job", changes.updated.len(), MOVING_BYTES);
     let (mut old_ids, mut old_seqs) = (Vec::new(), Vec::new());
-    // In the order of their ids, so that two commits do not wait for each other.
+    // All are locked already.
     let mut updated = changes.updated.clone();
     updated.sort_unstable();
     for id in &updated {
@@ -360,8 +387,9 @@ fn save_progress(changes: &Changes, asks: &mut Vec<Ask>) {
 }
 
 const SAVE_LETTER: &str = "
-    INSERT INTO dlq_items (id, tenant, job_id, state, code, created_at, requeued_as, closed_at, letter)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+    INSERT INTO dlq_items (id, tenant, job_id, state, code, created_at, requeued_as, closed_at, letter,
+        cause)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
     ON CONFLICT (id) DO UPDATE SET state = excluded.state, requeued_as = excluded.requeued_as,
         closed_at = excluded.closed_at, letter = excluded.letter";
 
@@ -380,7 +408,8 @@ fn save_letters(changes: &Changes, asks: &mut Vec<Ask>) {
                 .with(Time(letter.created_at))
                 .with(letter.requeued_as.map(|id| Uuid(id.as_u128())))
                 .with(letter.closed_at.map(Time))
-                .with(json(letter)),
+                .with(json(letter))
+                .with(letter.cause()),
         );
     }
     for approval in &changes.approvals {

@@ -40,7 +40,7 @@ pub(super) async fn bring_up_to_date(
     migrations: &[Migration],
 ) -> Result<(i32, i32), Error> {
     let connected = connector.alone(&options.config, || {}).await;
-    let (mut client, task) = connected.map_err(|failure| options.cannot_open(failure))?;
+    let (mut client, task) = connected.map_err(|failure| options.not_opened(failure))?;
     let done = migrate(&mut client, options, connector, migrations).await;
     task.abort();
     done
@@ -86,10 +86,7 @@ async fn told_within<T>(
         Ok(told) => told.map_err(Failure::from),
         Err(_) => Err(Failure::TimedOut(most)),
     };
-    told.map_err(|failure| match failure.into_error() {
-        Error::Unavailable(source) | Error::Contradiction(source) => options.cannot_open(source),
-        other => options.cannot_open(other),
-    })
+    told.map_err(|failure| options.not_opened(failure))
 }
 
 const SERVER: &str =
@@ -155,14 +152,16 @@ impl Upgrade<'_> {
             return Ok((0, 0));
         }
         let sql = "SELECT name, value FROM meta WHERE name IN ('schema', 'schema_served_by')";
-        let (mut found, mut served_from) = (0, u32::MAX);
+        let (mut found, mut served_from) = (None, u32::MAX);
         for row in told(options, transaction.query(sql, &[])).await? {
             let number = row.get::<_, &str>(1).parse().unwrap_or(u32::MAX);
             match row.get(0) {
-                "schema" => found = number,
+                "schema" => found = Some(number),
                 _ => served_from = number,
             }
         }
+        let not_whole = "the table meta is not whole: a dump is being restored here, or was not restored to its end";
+        let found = found.ok_or_else(|| options.cannot_open(not_whole))?;
         Ok((found, served_from))
     }
 
@@ -195,7 +194,7 @@ impl Upgrade<'_> {
             }
             // It may take long. Meanwhile a server that lives takes other connections.
             let other = connector.alone(&options.config, || {}).await;
-            other.map_err(|failure| options.cannot_open(failure))?.1.abort();
+            other.map_err(|failure| options.not_opened(failure))?.1.abort();
         }
         let note = "
             INSERT INTO meta (name, value) VALUES ('schema', $1), ('schema_served_by', $2)

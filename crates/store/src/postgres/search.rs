@@ -157,7 +157,7 @@ impl<'a> Search<'a> {
         let locks_at_once = work.rules.has_locked(&all_shared) || !self.store.rules.is_full();
         let mut locks = Locks::default();
         if locks_at_once {
-            locks = self.locks(&all_shared, lines.len(), work);
+            locks = self.locks(&all_shared, lines.len(), work)?;
         }
         self.others.clear();
         if let Some(half) = locks.half {
@@ -171,6 +171,7 @@ impl<'a> Search<'a> {
         let mut admission = self.admit(&found, held, work, locks_at_once, now);
         if !locks_at_once && !admission.quotas.is_empty() {
             // There is something to be had, so it is worth the lock.
+            work.rules.expect_none_locked()?;
             self.ask_rules(&lines, Locks::whole(all_shared), work).await?;
             admission = self.admit(&found, held, work, true, now);
         }
@@ -204,9 +205,10 @@ impl<'a> Search<'a> {
     }
 
     /// These rules, which are locked already or to be locked now, and for which keys.
-    fn locks(&self, names: &BTreeSet<RuleName>, lines: usize, work: &Work<'_>) -> Locks {
+    fn locks(&self, names: &BTreeSet<RuleName>, lines: usize, work: &Work<'_>) -> PgResult<Locks> {
         let mut half = work.rules.half();
         if !names.is_empty() && !work.rules.has_locked(names) {
+            work.rules.expect_none_locked()?;
             // A job that has to be alone must be seen by all claims.
             let has_isolated = || self.groups.iter().any(|(_, name)| name.isolated);
             let is_large = lines >= HALVES_LINES && self.is_large() && !has_isolated();
@@ -217,7 +219,7 @@ impl<'a> Search<'a> {
                 self.store.rules.take_whole();
             }
         }
-        Locks { names: names.clone(), half }
+        Ok(Locks { names: names.clone(), half })
     }
 
     fn name_of(&self, from: &From) -> &GroupName {

@@ -1,8 +1,12 @@
-//! What time the database has, as far as this process knows without asking.
+//! What time it is: the database's clock, made steady ([`crate::steady`]) by this machine's ticks.
 //!
-//! Each answer tells the time at which it was made. What has passed here since is added. So it is ahead of the
-//! database by no more than the clocks drift in a few seconds, and behind by no more than an answer took. Whoever
-//! relies on it has the server look whether it is so.
+//! All nodes follow the one clock of the database, and none is ever behind the newest commit: so nodes differ by no more
+//! than their ticks drift while that clock is off, and what one has written is in nobody's future. A node that starts
+//! takes the database's clock as it is, or the time of the newest commit if that is later.
+//!
+//! Each answer tells the time at which it was made, and what has passed here since is added ([`ServerTime::guess`]): it
+//! is ahead of the database by no more than the clocks drift in a few seconds, and behind by no more than an answer
+//! took. Whoever relies on it has the server look whether it is so.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -11,9 +15,16 @@ use std::{
 
 use windlass_kernel::Timestamp;
 
-/// The time of the last answers.
+use super::Clock;
+use crate::{ClockStanding, Ticks, steady::Steady};
+
+/// The time of the database, as this node knows it.
 #[derive(Default)]
 pub(super) struct ServerTime {
+    /// A clock in place of the database's.
+    clock: Option<Clock>,
+    ticks: Option<Ticks>,
+    steady: Steady,
     heard: Mutex<Option<Heard>>,
 }
 
@@ -31,8 +42,61 @@ const GOOD: Duration = Duration::from_secs(1);
 const KNOWN: Duration = Duration::from_secs(5);
 
 impl ServerTime {
+    /// The database's time, or that of a clock in its place.
+    pub(super) fn new(clock: Option<Clock>, ticks: Option<Ticks>) -> Self {
+        let ticks = ticks.or_else(|| clock.is_none().then(crate::uptime));
+        Self { clock, ticks, ..Self::default() }
+    }
+
+    /// Does the database's clock count, and not another in its place?
+    pub(super) fn is_the_servers(&self) -> bool {
+        self.clock.is_none()
+    }
+
+    /// What time it is: the server's clock shows `shown`, and the newest that is known to be written is of `last`.
+    pub(super) fn read(&self, shown: Timestamp, last: Option<Timestamp>) -> Timestamp {
+        let shown = match &self.clock {
+            Some(clock) => clock(),
+            None => {
+                self.hear(shown);
+                shown
+            }
+        };
+        self.steady.read(shown, last.unwrap_or(Timestamp::MIN), self.ticks())
+    }
+
+    /// Somebody says that the clock is right: the next reading takes it as it is.
+    pub(super) fn accept(&self) {
+        self.steady.accept();
+    }
+
+    /// How the clock stood at the last reading.
+    pub(super) fn standing(&self) -> ClockStanding {
+        self.steady.standing()
+    }
+
+    /// What time statements of the first trip have to go by. None, if that is the server's.
+    pub(super) fn instead(&self) -> Option<Timestamp> {
+        let steady = self.steady.without_clock(self.ticks());
+        steady.or_else(|| self.clock.as_ref().map(|clock| clock()))
+    }
+
+    /// The time now without a question, unless nothing was heard lately or the clock is off.
+    pub(super) fn guess(&self) -> Option<Timestamp> {
+        if self.steady.without_clock(self.ticks()).is_some() {
+            return None;
+        }
+        if let Some(clock) = &self.clock {
+            return Some(clock());
+        }
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let heard = heard.as_mut().filter(|it| it.at.elapsed() < KNOWN)?;
+        heard.told = heard.time.plus(heard.at.elapsed()).max(heard.told);
+        Some(heard.told)
+    }
+
     /// An answer that was made at this time has come.
-    pub(super) fn hear(&self, time: Timestamp) {
+    fn hear(&self, time: Timestamp) {
         let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         let is_better = |it: &Heard| it.at.elapsed() > GOOD || it.time.plus(it.at.elapsed()) < time;
         if heard.as_ref().is_none_or(is_better) {
@@ -46,12 +110,8 @@ impl ServerTime {
         }
     }
 
-    /// The time now, unless nothing was heard lately.
-    pub(super) fn now(&self) -> Option<Timestamp> {
-        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        let heard = heard.as_mut().filter(|it| it.at.elapsed() < KNOWN)?;
-        heard.told = heard.time.plus(heard.at.elapsed()).max(heard.told);
-        Some(heard.told)
+    fn ticks(&self) -> Option<Duration> {
+        self.ticks.as_ref().map(|ticks| ticks())
     }
 }
 
@@ -62,14 +122,27 @@ mod tests {
     #[test]
     fn time_goes_on_from_what_was_heard_and_never_back() {
         let (time, start) = (ServerTime::default(), Timestamp::from_micros(1_000_000));
-        assert_eq!(time.now(), None, "nobody has said anything");
-        time.hear(start);
-        let first = time.now().unwrap();
+        assert_eq!(time.guess(), None, "nobody has said anything");
+        time.read(start, None);
+        let first = time.guess().unwrap();
         assert!(first >= start);
-        time.hear(start.plus(Duration::from_secs(10)));
-        assert!(time.now().unwrap() >= start.plus(Duration::from_secs(10)));
+        time.read(start.plus(Duration::from_secs(10)), None);
+        assert!(time.guess().unwrap() >= start.plus(Duration::from_secs(10)));
         // An answer that took long says less than an earlier one that did not.
-        time.hear(start);
-        assert!(time.now().unwrap() >= start.plus(Duration::from_secs(10)));
+        time.read(start, None);
+        assert!(time.guess().unwrap() >= start.plus(Duration::from_secs(10)));
+    }
+
+    #[test]
+    fn nobody_guesses_while_the_clock_is_off() {
+        let (time, start) = (ServerTime::new(None, None), Timestamp::from_micros(1 << 50));
+        time.read(start, None);
+        assert!(time.guess().is_some() && time.instead().is_none());
+        let hour = Duration::from_secs(3_600);
+        time.read(start.plus(hour), None);
+        assert!(time.guess().is_none() && time.instead().is_some_and(|it| it < start.plus(hour)));
+        // Another node has taken it.
+        let now = time.read(start.plus(hour), Some(start.plus(hour)));
+        assert!(now == start.plus(hour) && time.instead().is_none());
     }
 }

@@ -1,14 +1,18 @@
 //! Why a job is not running: one look at all that could say so.
 
+use std::sync::Arc;
+
 use deadpool_postgres::ClientWrapper;
 use windlass_kernel::{Job, JobId, Lane, Timestamp, WorkerId};
 
 use super::{
     PgResult,
-    load::{Loaded, id_of, json_of, number, text_of, time_of, time_or_none},
+    due::read_now,
+    load::{Loaded, id_of, json_of, number, text_of, time_or_none},
     pipeline::{Ask, run, run_one},
     read::read_job,
     rules::load_book,
+    server_time::ServerTime,
     types::{Time, Uuid, signed},
 };
 use crate::{
@@ -19,17 +23,14 @@ use crate::{
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 const END: &str = "ROLLBACK";
 
-const MOMENT: &str = "
-    SELECT clock_timestamp(), (SELECT at FROM feed ORDER BY first DESC LIMIT 1)";
-
 /// What a look at a job's standing has to know beforehand.
 #[derive(Clone)]
 pub(super) struct Look {
     /// Whose things may be seen.
     pub(super) scope: Scope,
     pub(super) id: JobId,
-    /// What time it is, if the server's clock does not say so.
-    pub(super) clock: Option<Timestamp>,
+    /// What time it is.
+    pub(super) time: Arc<ServerTime>,
     /// The class of the locks that processes hold for their workers.
     pub(super) presence_class: i32,
 }
@@ -49,7 +50,7 @@ impl Look {
     async fn read_standing(&self, client: &ClientWrapper) -> PgResult<Option<Standing>> {
         let found = read_job(client, &self.scope, self.id).await?;
         let Some(Loaded { job, place }) = found else { return Ok(None) };
-        let now = read_now(client, self.clock).await?;
+        let now = read_now(client, &self.time).await?;
         let book = load_book(client).await?;
         let held = read_held(client).await?;
         let before = read_before(client, &job).await?;
@@ -59,24 +60,14 @@ impl Look {
     }
 }
 
-/// What time it is, by the clock that is given or else by the server's.
-async fn read_now(client: &ClientWrapper, clock: Option<Timestamp>) -> PgResult<Timestamp> {
-    let moment = run_one(client, Ask::new(MOMENT)).await?;
-    let now = match clock {
-        Some(clock) => clock,
-        None => time_of(&moment[0], 0)?,
-    };
-    Ok(time_or_none(&moment[0], 1)?.map_or(now, |last| now.max(last)))
-}
-
 /// The workers that are there, as far as the scope may see them.
 pub(super) async fn read_workers(
     client: &ClientWrapper,
     scope: &Scope,
-    clock: Option<Timestamp>,
+    time: &ServerTime,
     presence_class: i32,
 ) -> PgResult<Vec<(WorkerId, Listens)>> {
-    let now = read_now(client, clock).await?;
+    let now = read_now(client, time).await?;
     let mut listening = read_listening(client, presence_class, now).await?;
     listening.retain(|(_, listens)| listens.is_seen_by(scope));
     Ok(listening)

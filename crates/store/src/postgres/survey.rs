@@ -79,6 +79,16 @@ const OBJECTS: &str = "
         WHEN 'c' THEN 'type ' ELSE 'table ' END || relname
     FROM pg_class WHERE relnamespace = to_regnamespace($1) AND relkind IN ('r', 'p', 'i', 'I', 'v', 'c')
     UNION ALL SELECT 'function ' || proname FROM pg_proc WHERE pronamespace = to_regnamespace($1)";
+/// The one trigger that Windlass has: it keeps `job_tags`.
+const OUR_TRIGGER: &str = "trigger jobs_tags on jobs";
+/// Triggers and rewrite rules, which run with every write.
+const TRIGGERS: &str = "
+    SELECT 'trigger ' || tgname || ' on ' || relname FROM pg_trigger
+    JOIN pg_class ON pg_class.oid = tgrelid
+    WHERE relnamespace = to_regnamespace($1) AND NOT tgisinternal AND tgparentid = 0
+    UNION ALL SELECT 'trigger ' || rulename || ' on ' || relname FROM pg_rewrite
+    JOIN pg_class ON pg_class.oid = ev_class
+    WHERE relnamespace = to_regnamespace($1) AND rulename <> '_RETURN' ORDER BY 1";
 const LAST_COMMIT: &str = "SELECT at FROM feed ORDER BY first DESC LIMIT 1";
 const LETTERS: &str = "SELECT count(*) FROM dlq_items WHERE state = 'open'";
 const SET_ASIDE: &str = "SELECT count(*) FROM inbox_set_aside";
@@ -92,6 +102,12 @@ async fn look_inside(client: &Client, options: &Options, survey: &mut Survey) ->
     let rows = client.query(OBJECTS, &[schema]).await?;
     let found = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?;
     survey.missing = survey::missing(wanted(), &found);
+    let triggers = client.query(TRIGGERS, &[schema]).await?;
+    let triggers = triggers.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?;
+    let ours: Vec<String> = wanted().collect();
+    let is_view = |name: &&String| name.starts_with("view ") && !ours.contains(name);
+    let triggers = triggers.into_iter().filter(|name| name != OUR_TRIGGER);
+    survey.foreign = triggers.chain(found.iter().filter(is_view).cloned()).collect();
     let has = |table: &str| found.contains(&format!("table {table}"));
     if has("feed") {
         let last = client.query_opt(LAST_COMMIT, &[]).await?;
@@ -117,6 +133,10 @@ fn session(row: &Row) -> PgResult<SessionView> {
     Ok(SessionView { worker, lapses_at, renewals: number(row, 2)?, held: number(row, 3)? })
 }
 
+/// What is written down with columns, and is no table.
+const VIEWS: [&str; 5] =
+    ["events", "jobs_by_name", "task_runs", "scheduler_tasks", "contract_jobs"];
+
 /// The tables, types, indexes, views and functions of the schema that is written down.
 fn wanted() -> impl Iterator<Item = String> {
     let schema = include_str!("../../schema/postgres.txt");
@@ -133,8 +153,7 @@ fn wanted() -> impl Iterator<Item = String> {
         let name = rest.split('.').next()?;
         let kind = match kind {
             "type" => "type",
-            // The events are a view of the log.
-            "column" if name == "events" => "view",
+            "column" if VIEWS.contains(&name) => "view",
             "column" => "table",
             _ => return None,
         };

@@ -65,14 +65,19 @@ pub(super) async fn read_tokens(client: &ClientWrapper, scope: &Scope) -> PgResu
 }
 
 /// In the order of their ids, so that two commits do not wait for each other.
-const LOCKED: &str =
-    concat!("SELECT ", token_columns!(), " FROM tokens WHERE id = ANY($1) ORDER BY id FOR UPDATE");
+const LOCKED: &str = concat!(
+    "SELECT ",
+    token_columns!(),
+    " FROM tokens WHERE id = ANY($1) OR $2 AND role = 'admin' AND revoked_at IS NULL
+      ORDER BY id FOR UPDATE"
+);
 
-/// Locks the tokens that these writes name, if they name some.
+/// Locks the tokens that these writes name, if they name some, and those of admins if one is to be revoked: of two who
+/// revoke the last two, the second sees what the first has done.
 pub(super) fn ask_for(needs: &Needs, asks: &mut Vec<Ask>) {
     if !needs.tokens.is_empty() {
         let ids: Vec<Uuid> = needs.tokens.iter().map(|id| Uuid(id.as_u128())).collect();
-        asks.push(Ask::new(LOCKED).with(ids));
+        asks.push(Ask::new(LOCKED).with(ids).with(needs.admins));
     }
 }
 

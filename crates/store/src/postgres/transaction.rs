@@ -1,6 +1,7 @@
-//! One try of a commit: a transaction of two trips to the server. The first locks and reads, the second writes.
+//! One try of a commit: a transaction of two trips to the server. The first locks and reads, the second writes. In which
+//! order locks are taken stands in `first_load`.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use deadpool_postgres::ClientWrapper;
 use windlass_kernel::{Answer, JobId, Op, Refusal, TenantId, Timestamp};
@@ -8,17 +9,20 @@ use windlass_kernel::{Answer, JobId, Op, Refusal, TenantId, Timestamp};
 use super::{
     Failure, Inner, PgResult,
     claim::{Claims, Grant},
+    first_load::{FirstLoad, Locking},
     inbox,
     load::{
-        FirstLoad, KnownSession, Place, add_jobs, id_of, load_rest, number, session_columns,
-        time_of, time_or_none,
+        JOBS_READ, KnownSession, Place, SESSIONS_LOCKED, add_jobs, id_of, load_rest, number,
+        session_columns, time_of, time_or_none,
     },
     log_rows::{Block, write_log},
     names::CommitGroups,
     pipeline::{Ask, run, run_one},
     ready::is_ready,
     rules::{self, Edition, LOCK_VERSION},
-    save, schedules, tokens,
+    save, schedules,
+    server_time::ServerTime,
+    tokens,
     types::{Time, Uuid, Xid},
     work::Work,
     writer::NOTE_COMMIT,
@@ -48,12 +52,17 @@ const MOMENT: &str = "
         EXISTS (SELECT FROM inbox),
         ARRAY(SELECT id FROM claims WHERE id = ANY($2)),
         (SELECT value::bigint FROM meta WHERE name = 'rules_version'),
+        (SELECT tableoid::bigint FROM meta WHERE name = 'incarnation'),
         EXISTS (SELECT FROM jobs WHERE group_id = $3 AND lane > 0
             AND (state = 'queued' OR state = 'interrupted'))
         OR EXISTS (SELECT FROM jobs WHERE group_id = $3 AND lane < 0
             AND (state = 'queued' OR state = 'interrupted'))
         OR EXISTS (SELECT FROM jobs WHERE group_id = $3 AND lane > 0 AND next_retry_at IS NOT NULL)
         OR EXISTS (SELECT FROM jobs WHERE group_id = $3 AND lane < 0 AND next_retry_at IS NOT NULL)";
+
+/// Where [`MOMENT`] tells the incarnation, and which table it stands in.
+pub(super) const FOUND_INCARNATION: usize = 4;
+pub(super) const FOUND_META: usize = 10;
 
 /// What the first trip tells about the moment.
 struct Moment {
@@ -123,17 +132,9 @@ impl Try<'_> {
         let store = self.store;
         let mut work = Work::new(client, room(writes), store.rules.known());
         let needs = Needs::of(writes);
-        if self.trusts {
-            for (job, place) in store.held().take(&needs.jobs) {
-                work.set.add_job(job, place);
-            }
-        } else {
-            store.held().take(&needs.jobs);
-        }
+        let remembered = store.held().take(&needs.jobs);
         let mut claims = Claims::of(writes, store, &work.rules);
-        let overlap = store.rules.are_halved();
-        let first = FirstLoad::of(writes, &needs, &work, self.trusts, overlap);
-        let clock = store.clock.as_ref().map(|clock| clock());
+        let first = FirstLoad::of(writes, &needs, &work, &remembered, self.trusts);
         let mut asks = vec![Ask::new(BEGIN)];
         let mut commit_id = self.commit_id;
         if self.resolves {
@@ -145,27 +146,46 @@ impl Try<'_> {
         let opening = asks.len();
         schedules::ask_for(&needs, &mut asks);
         tokens::ask_for(&needs, &mut asks);
-        first.asks(&mut asks);
-        claims.asks(&mut asks, store.feed_lock.1, clock);
+        first.ask_jobs(&mut asks);
+        claims.ask_turn(&mut asks, store.feed_lock.1);
         let sets_rules = writes.iter().any(|write| matches!(write, Write::Rule(_)));
         asks.extend(sets_rules.then(|| Ask::new(LOCK_VERSION)));
+        first.ask_sessions(&mut asks);
+        claims.ask_ready(&mut asks, store.time.instead());
         let moment = Ask::new(MOMENT).with(Uuid(commit_id)).with(claims.ids());
         asks.push(moment.with(claims.group()));
         let found = match run(client, &asks).await.map_err(Failure::from) {
             Err(error) if error.is_conflict_of("commits_pkey") => return Ok(Tried::WasDone),
             found => found?,
         };
+        let moment = found.last().and_then(|rows| rows.first());
+        let is_new = store.meet(moment.ok_or_else(|| Failure::damaged("there is no moment"))?)?;
+        if is_new {
+            // Another server, or the same one without its last commits: groups may have other numbers.
+            store.names.forget();
+            claims.look_further();
+        }
         let mut rows = found.into_iter().skip(opening);
         schedules::take(&needs, &mut rows, &mut work)?;
         tokens::take(&needs, &mut rows, &mut work)?;
-        let jobs = first.take(&mut rows, &mut work)?;
-        claims.take(&mut rows)?;
+        let jobs = first.take_jobs(&mut rows, remembered, !is_new, &mut work)?;
+        claims.take_turn(&mut rows);
+        rows.by_ref().take(usize::from(sets_rules)).for_each(drop);
+        first.take_sessions(&mut rows, &mut work)?;
+        claims.take_ready(&mut rows)?;
         let moment = rows.last().unwrap_or_default();
-        add_jobs(&mut work, &store.names, &jobs).await?;
-        let (moment, repeated) = Moment::of(&moment, clock, &work)?;
-        store.time.hear(moment.now);
+        add_jobs(&mut work, &store.names, &jobs.rows).await?;
+        if !jobs.stale.is_empty() {
+            // Another node has changed them since. They are locked, so now they stay as they are.
+            let stored = run_one(client, Ask::new(JOBS_READ).with(jobs.stale)).await?;
+            add_jobs(&mut work, &store.names, &stored).await?;
+        }
+        if Write::accept_clock(writes) {
+            store.time.accept();
+        }
+        let (moment, repeated) = Moment::of(&moment, &store.time, &work)?;
         claims.are_repeated(repeated);
-        if moment.rules_version != work.rules.version || store.is_new(moment.incarnation) {
+        if moment.rules_version != work.rules.version || is_new {
             work.go_by(store.rules.learn(client).await?);
         }
         if moment.has_keys {
@@ -174,8 +194,9 @@ impl Try<'_> {
         }
         claims.look_again(&work.rules, moment.has_keys);
         work.set.set_incarnation(moment.incarnation);
+        lock_sessions(writes, &first, &mut work, moment.now).await?;
         work.bring_up_to_date();
-        load_rest(&mut work, &store.names, &needs).await?;
+        load_rest(&mut work, &store.names, &needs, Locking::Waits).await?;
         let inbox = if moment.has_inbox || self.take.waits {
             inbox::Batch::load(client, self.take, store.inbox_lock()).await?
         } else {
@@ -187,22 +208,32 @@ impl Try<'_> {
             writes
         } else {
             joined = inbox.before(writes);
-            self.load_inbox(&joined[..inbox.len()], &mut work).await?;
+            // Whoever has locked jobs already must not wait for others.
+            let locking = if writes.is_empty() { Locking::Waits } else { Locking::NoWait };
+            match self.load_more(&joined[..inbox.len()], &mut work, locking).await {
+                Err(error) if error.is_in_the_way() => return Ok(Tried::InboxFirst),
+                loaded => loaded?,
+            }
             &joined
         };
         self.decide_and_save(writes, &inbox, &mut claims, work, moment).await
     }
 
     /// Loads what the enqueues of the inbox or of schedules need, which nobody knew before they were read.
-    async fn load_inbox(&self, promoted: &[Write], work: &mut Work<'_>) -> PgResult<()> {
-        let needs = Needs::of(promoted);
-        let load = FirstLoad::of(promoted, &needs, work, false, false);
+    async fn load_more(
+        &self,
+        enqueues: &[Write],
+        work: &mut Work<'_>,
+        locking: Locking,
+    ) -> PgResult<()> {
+        let needs = Needs::of(enqueues);
+        let load = FirstLoad::of(enqueues, &needs, work, &[], false).locking(locking);
         let mut asks = Vec::new();
-        load.asks(&mut asks);
+        load.ask_jobs(&mut asks);
         let found = run(work.client, &asks).await?;
-        let jobs = load.take(&mut found.into_iter(), work)?;
-        add_jobs(work, &self.store.names, &jobs).await?;
-        load_rest(work, &self.store.names, &needs).await
+        let jobs = load.take_jobs(&mut found.into_iter(), Vec::new(), true, work)?;
+        add_jobs(work, &self.store.names, &jobs.rows).await?;
+        load_rest(work, &self.store.names, &needs, locking).await
     }
 
     async fn decide_and_save(
@@ -215,7 +246,6 @@ impl Try<'_> {
     ) -> PgResult<Tried> {
         let (store, client, now) = (self.store, work.client, moment.now);
         let mut replies: Vec<Option<Result<Reply, Refusal>>> = vec![None; writes.len()];
-        self.ensure_sessions(writes, &mut work, now).await?;
         self.decide_schedules(writes, &mut work, &mut replies, &moment).await?;
         for (write, reply) in writes.iter().zip(&mut replies) {
             match (write.check(), write) {
@@ -240,6 +270,10 @@ impl Try<'_> {
                     *reply = Some(Ok(Reply::Done));
                 }
                 (Ok(()), Write::Token(op)) => *reply = Some(work.set.apply_token(op, now)),
+                (Ok(()), Write::Clock(op)) => {
+                    work.set.note(op.note());
+                    *reply = Some(Ok(Reply::Done));
+                }
                 (Ok(()), Write::Mark { name, number }) => {
                     *reply = Some(Ok(work.set.mark(name, *number)));
                 }
@@ -261,7 +295,7 @@ impl Try<'_> {
         }
         // A rule that is set here may keep back what is claimed here.
         claims.look_again(&work.rules, false);
-        work.tell_breakers(|| claims.groups(&store.names), store.feed_lock.1, now).await?;
+        work.lock_rules(|| claims.groups(&store.names), store.feed_lock.1, now).await?;
         claims.look_below(&work, now).await?;
         let mut granted: Vec<(usize, Vec<Grant>, Option<Timestamp>)> = Vec::new();
         let mut new_claims = Vec::new();
@@ -272,7 +306,7 @@ impl Try<'_> {
             match write {
                 Write::Op { .. } | Write::FollowUpDone { .. } | Write::Schedule(_) => {}
                 Write::Rule(_) | Write::Listens { .. } => {}
-                Write::Token(_) | Write::Mark { .. } => {}
+                Write::Token(_) | Write::Mark { .. } | Write::Clock(_) => {}
                 Write::Claim(wanted) => {
                     let (grants, again_at) = claims.grant(wanted, &mut work, store, now).await?;
                     if claims.is_new(wanted) && grants.iter().any(|grant| grant.1.is_some()) {
@@ -297,7 +331,7 @@ impl Try<'_> {
         let mut groups = CommitGroups::default();
         let mut asks = Vec::new();
         save::asks(&changes, &mut rows, &work, &store.names, &mut groups, &mut asks).await?;
-        rules::save(&changes, store.feed_lock.1, now, &mut asks);
+        rules::save(&changes, now, &mut asks);
         save::save_sessions(&work, now, &mut asks);
         inbox.save(&replies, &mut log, &mut moment.block, now, &mut asks);
         // A claim that was granted something has events.
@@ -353,7 +387,8 @@ impl Try<'_> {
             replies[place] = Some(Err(refusal));
         }
         let enqueues = enqueues(&decided);
-        self.load_inbox(&enqueues, work).await?;
+        // A schedule's job has no parent and no task, so nothing that is there is changed.
+        self.load_more(&enqueues, work, Locking::Reads).await?;
         let mut forgotten = IdSet::default();
         for write in &enqueues {
             let Write::Op { op, .. } = write else { continue };
@@ -436,28 +471,6 @@ impl Try<'_> {
         Ok(())
     }
 
-    /// Makes sure that whoever claims has a session.
-    async fn ensure_sessions(
-        &self,
-        writes: &[Write],
-        work: &mut Work<'_>,
-        now: Timestamp,
-    ) -> PgResult<()> {
-        for write in writes {
-            let worker = match write {
-                Write::Op { op: Op::Claim(claim), .. } => &claim.worker,
-                Write::Claim(wanted) => &wanted.worker,
-                _ => continue,
-            };
-            if work.session(worker).is_none() {
-                let add = Ask::new(ADD_SESSION).with(worker.as_str().to_owned()).with(Time(now));
-                let rows = run_one(work.client, add).await?;
-                work.add_session(KnownSession::of(&rows[0])?);
-            }
-        }
-        Ok(())
-    }
-
     async fn renewed(
         &self,
         worker: &windlass_kernel::WorkerId,
@@ -492,29 +505,63 @@ const MORE_NUMBERS: &str = "SELECT nextval('log_seq') FROM generate_series(1, $1
 /// A session begins without a lease.
 const ADD_SESSION: &str = concat!(
     "INSERT INTO sessions (worker, until, renewals, lapses_at, started_at)
-     VALUES ($1, 'epoch', 0, 'epoch', $2)
-     ON CONFLICT (worker) DO UPDATE SET worker = excluded.worker RETURNING ",
+     VALUES ($1, 'epoch', 0, 'epoch', $2) ON CONFLICT (worker) DO NOTHING RETURNING ",
     session_columns!()
 );
+
+/// Locks the sessions that this commit will write to and has not locked yet, and makes those that are missing.
+///
+/// A claim writes to its session only if its leases would last longer than that of any before it, so it is known only now
+/// whether it has to be locked: most claims of one worker can be on their way together.
+async fn lock_sessions(
+    writes: &[Write],
+    first: &FirstLoad,
+    work: &mut Work<'_>,
+    now: Timestamp,
+) -> PgResult<()> {
+    let (mut locked, mut missing) = (BTreeSet::new(), BTreeSet::new());
+    for write in writes {
+        let (worker, until) = match write {
+            Write::Op { op: Op::Claim(claim), .. } => (&claim.worker, now.plus(claim.lease)),
+            Write::Claim(wanted) => (&wanted.worker, now.plus(wanted.lease)),
+            Write::Listens { worker, .. } => (worker, now),
+            _ => continue,
+        };
+        match work.session(worker) {
+            None => drop(missing.insert(worker)),
+            Some(known) if known.lapses_at < until && !first.has_locked(worker.as_str()) => {
+                locked.insert(worker.as_str().to_owned());
+            }
+            Some(_) => {}
+        }
+    }
+    if !locked.is_empty() {
+        let locked: Vec<String> = locked.into_iter().collect();
+        for row in run_one(work.client, Ask::new(SESSIONS_LOCKED).with(locked)).await? {
+            work.add_session(KnownSession::of(&row)?);
+        }
+    }
+    for worker in missing {
+        let add = Ask::new(ADD_SESSION).with(worker.as_str().to_owned()).with(Time(now));
+        let rows = run_one(work.client, add).await?;
+        work.add_session(KnownSession::of(rows.first().ok_or(Failure::Overtaken)?)?);
+    }
+    Ok(())
+}
 
 impl Moment {
     fn of(
         rows: &[tokio_postgres::Row],
-        clock: Option<Timestamp>,
+        time: &ServerTime,
         work: &Work<'_>,
     ) -> PgResult<(Self, Vec<Uuid>)> {
         let row = rows.first().ok_or_else(|| Failure::damaged("there is no moment"))?;
-        // The clock never goes back, whatever the server's does.
-        let last = time_or_none(row, 3)?.unwrap_or(Timestamp::from_micros(0));
+        let last = time_or_none(row, 3)?;
         let seen = work.set.rows().map(|row| row.job.updated_at).max();
         let seen = seen.max(work.set.schedules_seen_at()).max(work.set.tokens_seen_at());
-        let clock = match clock {
-            Some(clock) => clock,
-            None => time_of(row, 2)?,
-        };
-        let incarnation = u32::try_from(number(row, 4)?).unwrap_or(u32::MAX);
+        let incarnation = u32::try_from(number(row, FOUND_INCARNATION)?).unwrap_or(u32::MAX);
         let moment = Self {
-            now: clock.max(last).max(seen.unwrap_or(last)),
+            now: time.read(time_of(row, 2)?, last.max(seen)),
             incarnation,
             block: Block::new(row.try_get(1)?),
             transaction: row.try_get(0)?,
@@ -522,7 +569,7 @@ impl Moment {
             last_pruned: row.try_get::<_, Option<Uuid>>(6)?.map(|id| JobId::from_u128(id.0)),
             has_inbox: row.try_get(7)?,
             rules_version: row.try_get(9)?,
-            has_keys: row.try_get(10)?,
+            has_keys: row.try_get(11)?,
         };
         Ok((moment, row.try_get(8)?))
     }
@@ -593,7 +640,7 @@ fn room(writes: &[Write]) -> usize {
         Write::Claim(wanted) => wanted.max.min(1_000),
         Write::RenewSession { .. } | Write::FollowUpDone { .. } => 0,
         Write::Rule(_) | Write::Listens { .. } => 0,
-        Write::Token(_) | Write::Mark { .. } => 0,
+        Write::Token(_) | Write::Mark { .. } | Write::Clock(_) => 0,
         Write::Schedule(op) => jobs_of(op),
     };
     writes.iter().map(jobs).sum()

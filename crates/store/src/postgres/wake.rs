@@ -31,7 +31,7 @@ use super::{
     pool::Connector,
     presence,
 };
-use crate::{Bell, Error, Listener};
+use crate::{Bell, ClockStanding, Error, Listener};
 
 /// Tells and hears that jobs may be ready.
 pub(super) struct Wake {
@@ -181,7 +181,7 @@ async fn look_after(inner: &Inner) {
             }
         }
         if let Ok((is_used, time)) = inner.with_client(async |it| inbox::look(it).await).await {
-            inner.time.hear(time);
+            inner.time.read(time, None);
             if is_used {
                 let _ = inner.commit(&[]).await;
             }
@@ -199,12 +199,13 @@ async fn look_after(inner: &Inner) {
             // Groups whose numbers were given early and seen late.
             let _ = inner.with_client(async |client| inner.names.learn(client).await).await;
         }
-        if cleared.elapsed() >= CLEAR {
+        // What is old is told by the server's clock, which has to be right for that.
+        let is_right = inner.time.standing() == ClockStanding::Agrees;
+        if cleared.elapsed() >= CLEAR && is_right {
             cleared = Instant::now();
             let clear = async |client: &ClientWrapper| -> PgResult<()> {
-                Ok(run(client, &[Ask::new(CLEAR_COMMITS), Ask::new(CLEAR_CLAIMS)])
-                    .await
-                    .map(drop)?)
+                let clear = [CLEAR_COMMITS, CLEAR_CLAIMS, CLEAR_SESSIONS, CLEAR_LISTENS];
+                Ok(run(client, &clear.map(Ask::new)).await.map(drop)?)
             };
             let _ = inner.with_client(clear).await;
         }
@@ -235,10 +236,26 @@ impl Inner {
     }
 }
 
-/// Whoever asks about a commit does so at once, or never. A claim is repeated while its leases last.
+/// Whoever asks about a commit does so at once, or never. A claim is repeated while its leases last. What another node
+/// clears away at the same time is left to it.
 const CLEAR_COMMITS: &str = "
     DELETE FROM commits WHERE id IN (
-        SELECT id FROM commits WHERE at < clock_timestamp() - interval '1 hour' LIMIT 10000)";
+        SELECT id FROM commits WHERE at < clock_timestamp() - interval '1 hour' LIMIT 10000
+        FOR UPDATE SKIP LOCKED)";
 const CLEAR_CLAIMS: &str = "
     DELETE FROM claims WHERE id IN (
-        SELECT id FROM claims WHERE at < clock_timestamp() - interval '2 days' LIMIT 10000)";
+        SELECT id FROM claims WHERE at < clock_timestamp() - interval '2 days' LIMIT 10000
+        FOR UPDATE SKIP LOCKED)";
+/// What workers said that have been silent for long ([`Standing::REMEMBERED_FOR`](crate::read::Standing)). One that never
+/// held a job is forgotten altogether: names cost a caller nothing, and there is no end of them.
+const CLEAR_SESSIONS: &str = "
+    DELETE FROM sessions WHERE id IN (
+        SELECT id FROM sessions
+        WHERE NOT vouched AND lapses_at = 'epoch' AND listened_at < clock_timestamp() - interval '10 minutes'
+        LIMIT 10000 FOR UPDATE SKIP LOCKED)";
+const CLEAR_LISTENS: &str = "
+    UPDATE sessions SET listens = NULL WHERE id IN (
+        SELECT id FROM sessions
+        WHERE NOT vouched AND listens IS NOT NULL
+            AND listened_at < clock_timestamp() - interval '10 minutes'
+        LIMIT 10000 FOR UPDATE SKIP LOCKED)";

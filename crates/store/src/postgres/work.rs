@@ -78,12 +78,6 @@ impl<'a> Work<'a> {
         self.sessions.get(worker).map_or(0, |known| known.session.renewals)
     }
 
-    /// The workers that hold jobs of this commit.
-    pub(super) fn workers(&self) -> impl Iterator<Item = &str> {
-        let leases = self.set.rows().filter_map(|row| row.job.lease.as_ref());
-        leases.map(|lease| lease.worker.as_str())
-    }
-
     /// Leases of this worker last until then.
     pub(super) fn lease_until(&mut self, worker: &WorkerId, until: Timestamp) {
         let longest = self.longer.entry(worker.clone()).or_insert(until);
@@ -134,43 +128,62 @@ impl KnownSession {
     }
 }
 
-/// Jobs that workers of this process hold, as their rows are. A settle needs no look-up: the row is written
-/// only if it is still the one that is remembered here.
+/// Jobs that workers of this process hold, as their rows are. It spares a commit the reading and unpacking of rows, and
+/// nothing else: a commit locks each row that it names, and what is remembered counts only if the row is still the
+/// one that was remembered. So nothing is decided, and nobody is refused, by a row that another node has changed.
 ///
-/// A commit takes what it works on, and puts back what is held afterwards.
+/// A commit takes what it works on, and puts back what is held afterwards. A job that came to its end on another node is
+/// never taken: it leaves with the older of two generations.
 #[derive(Default)]
 pub(super) struct Held {
-    jobs: IdMap<(Arc<Job>, Place)>,
+    young: IdMap<Remembered>,
+    old: IdMap<Remembered>,
 }
 
+/// A job as its row was.
+pub(super) type Remembered = (Arc<Job>, Place);
+
 impl Held {
-    /// More than this many are not remembered; they are loaded instead.
-    const MAX: usize = 16 * 1024;
+    /// When so many are young, all that are old are forgotten, and the young ones are old.
+    const GENERATION: usize = 8 * 1024;
 
     /// Takes out what is remembered of these jobs.
-    pub(super) fn take(&mut self, ids: &[JobId]) -> Vec<(Arc<Job>, Place)> {
-        if self.jobs.is_empty() {
+    pub(super) fn take(&mut self, ids: &[JobId]) -> Vec<Remembered> {
+        if self.young.is_empty() && self.old.is_empty() {
             return Vec::new();
         }
-        ids.iter().filter_map(|id| self.jobs.remove(id)).collect()
+        ids.iter().filter_map(|id| self.remove(*id)).collect()
+    }
+
+    fn remove(&mut self, id: JobId) -> Option<Remembered> {
+        let old = self.old.remove(&id);
+        self.young.remove(&id).or(old)
     }
 
     /// Remembers what is held after a commit of this transaction.
     pub(super) fn put_back(&mut self, rows: IdMap<Row<Place>>, transaction: Xid) {
         for (id, mut row) in rows {
-            self.jobs.remove(&id);
-            if row.job.lease.is_none() || self.jobs.len() >= Self::MAX {
+            self.remove(id);
+            if row.job.lease.is_none() {
                 continue;
             }
             if row.is_changed() {
                 row.place.written_by = transaction;
             }
-            self.jobs.insert(id, (row.job, row.place));
+            self.put(id, (row.job, row.place));
         }
+    }
+
+    fn put(&mut self, id: JobId, remembered: Remembered) {
+        if self.young.len() >= Self::GENERATION {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(id, remembered);
     }
 
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
-        self.jobs.clear();
+        self.young.clear();
+        self.old.clear();
     }
 }

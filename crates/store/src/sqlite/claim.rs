@@ -1,6 +1,6 @@
 //! Claims: what is ready, and who gets it.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashSet};
 
 use rusqlite::{Connection, OptionalExtension as _};
 use windlass_kernel::{
@@ -80,13 +80,12 @@ pub(super) fn claim(
 
 /// The groups that a claim wants.
 fn groups_of(wanted: &ClaimMany, work: &Work<'_>) -> Vec<(i64, bool)> {
-    let mut groups = Vec::new();
-    for (place, queue) in wanted.queues.iter().enumerate() {
-        if !wanted.queues[..place].contains(queue) {
-            let of_queue = work.names().groups_of(queue).iter();
-            let wants = of_queue.filter(|(_, name)| wanted.wants(name));
-            groups.extend(wants.map(|(id, name)| (*id, name.isolated)));
-        }
+    let (mut groups, mut seen) = (Vec::new(), HashSet::new());
+    let wants = wanted.wants();
+    for queue in wanted.queues.iter().filter(|queue| seen.insert(*queue)) {
+        let of_queue = work.names().groups_of(queue).iter();
+        let wanted = of_queue.filter(|(_, name)| wants.admits(name));
+        groups.extend(wanted.map(|(id, name)| (*id, name.isolated)));
     }
     groups
 }

@@ -8,7 +8,7 @@
 //! for. A process that dies on the way leaves that part, which the next one writes over.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, TryLockError},
     io,
     path::{Path, PathBuf},
 };
@@ -24,6 +24,7 @@ use super::{
     mark::Noted,
     open::{self, beside},
     place::BUSY_TIMEOUT,
+    private, survey,
 };
 use crate::{Error, migrate};
 
@@ -70,6 +71,11 @@ impl Source {
         noted.ok_or_else(|| Error::open(&self.path, "it was never opened to the end"))
     }
 
+    /// What somebody else has put into it.
+    pub(super) fn foreign(&self) -> Result<Vec<String>, Error> {
+        survey::foreign(&self.connection).map_err(|error| open::failed(&self.path, error))
+    }
+
     /// SQLite's own look at every page.
     pub(super) fn check(&self) -> Result<(), Error> {
         let check = self.connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0));
@@ -102,7 +108,7 @@ impl Part {
             let why = "it is what is to be copied, and would be written over: give it another name";
             return Err(Error::open(&path, why));
         }
-        let mut options = OpenOptions::new();
+        let mut options = private::options();
         let file = options.write(true).create(true).truncate(false).open(&path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
@@ -115,6 +121,7 @@ impl Part {
         if !is_at(&file, &path).map_err(failed)? {
             return Err(Error::open(&path, "it is a link, or another process has just written it"));
         }
+        private::claim(&file).map_err(failed)?;
         file.set_len(0).map_err(failed)?;
         let part = Self { path, is_kept: false, _lock: file };
         part.clear_beside();

@@ -130,6 +130,10 @@ pub(super) fn decide(
                 *reply = Some(work.set.apply_rule(&mut work.rules.book, op, now));
             }
             (Ok(()), Write::Token(op)) => *reply = Some(work.set.apply_token(op, now)),
+            (Ok(()), Write::Clock(op)) => {
+                work.set.note(op.note());
+                *reply = Some(Ok(Reply::Done));
+            }
             (Ok(()), Write::Mark { name, number }) => {
                 *reply = Some(Ok(work.set.mark(name, *number)));
             }
@@ -151,7 +155,7 @@ pub(super) fn decide(
         match write {
             Write::Op { .. } | Write::FollowUpDone { .. } | Write::Schedule(_) => {}
             Write::Rule(_) | Write::Listens { .. } => {}
-            Write::Token(_) | Write::Mark { .. } => {}
+            Write::Token(_) | Write::Mark { .. } | Write::Clock(_) => {}
             Write::Claim(wanted) => {
                 let (grants, again_at) = claim_many(snapshot, wanted, &mut work, now)?;
                 granted.push((place, grants, again_at));
@@ -239,7 +243,7 @@ fn room(writes: &[Write]) -> usize {
         Write::Claim(wanted) => wanted.max.min(1_000),
         Write::RenewSession { .. } | Write::FollowUpDone { .. } => 0,
         Write::Rule(_) | Write::Listens { .. } => 0,
-        Write::Token(_) | Write::Mark { .. } => 0,
+        Write::Token(_) | Write::Mark { .. } | Write::Clock(_) => 0,
         Write::Schedule(op) => jobs_of(op),
     };
     writes.iter().map(jobs).sum()

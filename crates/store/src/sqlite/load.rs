@@ -80,7 +80,9 @@ pub(super) fn load(connection: &Connection, needs: &Needs, work: &mut Work<'_>) 
     let mut tasks_of = needs.tasks_of.clone();
     for id in &needs.letters {
         let Some(letter) = load_letter(connection, *id)? else { continue };
-        if let Some(loaded) = load_job(connection, letter.job_id, work.names())? {
+        if !work.set.contains(letter.job_id)
+            && let Some(loaded) = load_job(connection, letter.job_id, work.names())?
+        {
             work.add(loaded);
         }
         tasks_of.insert(letter.job_id);

@@ -1,9 +1,11 @@
 //! The owner's lock: a file is served by one handle of one process.
 //!
-//! It stands in a file of its own beside the database, `<database>-lock`, because SQLite's own locks are
-//! lost when anyone in the process closes another handle of the database. The system drops it when its
-//! process dies, however it dies. The file itself stays: deleting it would let two processes lock two
-//! files of one name.
+//! It stands in a file of its own beside the database, `<database>-lock`, which says who the owner is and where it
+//! answers. The system drops it when its process dies, however it dies. The file itself stays: deleting it would let two
+//! processes lock two files of one name.
+//!
+//! Neither a hard link nor a lock file that was deleted gets past it: the database itself is locked too, by `flock`, which
+//! SQLite's own record locks know nothing of.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -12,13 +14,16 @@ use std::{
     process,
 };
 
-use super::open::beside;
+use super::{open::beside, private};
 use crate::{Error, Owner};
 
 /// A database that is ours until this is dropped.
 #[derive(Debug)]
 pub(super) struct Lock {
     file: File,
+    /// The database itself, whatever it is called. It is closed after SQLite has closed its own: a process that closes
+    /// any handle of a file lets go of all its record locks there.
+    database: Option<File>,
 }
 
 impl Lock {
@@ -29,7 +34,7 @@ impl Lock {
             let why = format!("its lock file {} cannot be used: {error}", path.display());
             Error::open(database, why)
         };
-        let mut options = OpenOptions::new();
+        let mut options = private::options();
         options.read(true).write(true).create(true).truncate(false);
         let mut file = options.open(&path).map_err(failed)?;
         match file.try_lock() {
@@ -40,7 +45,27 @@ impl Lock {
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         write_owner(&mut file, address).map_err(failed)?;
-        Ok(Self { file })
+        Ok(Self { file, database: None })
+    }
+
+    /// Locks the database itself, which is there now. Whoever has it under another name, or had it when its lock file was
+    /// removed, has not locked the same lock file and is found here.
+    pub(super) fn hold(&mut self, database: &Path) -> Result<(), Error> {
+        let failed =
+            |error: io::Error| Error::open(database, format!("it cannot be locked: {error}"));
+        let file = OpenOptions::new().read(true).write(true).open(database).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {
+                self.database = Some(file);
+                Ok(())
+            }
+            Err(TryLockError::WouldBlock) => {
+                // It stays open: this process may be the one that has it, with record locks that closing would drop.
+                std::mem::forget(file);
+                Err(Error::InUse { owner: Owner::default() })
+            }
+            Err(TryLockError::Error(error)) => Err(failed(error)),
+        }
     }
 }
 
@@ -60,6 +85,7 @@ impl Drop for Lock {
     /// Closing the file would do, but for a process that this one is just starting: it has a copy of every
     /// handle until its program begins, and a copy keeps the lock.
     fn drop(&mut self) {
+        let _ = self.database.as_ref().map(File::unlock);
         let _ = self.file.unlock();
     }
 }

@@ -9,13 +9,13 @@
 //! and a mark that cannot be read counts as none.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io::{self, Seek as _, Write as _},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
-use super::{copy::sync_folder, open::beside};
+use super::{copy::sync_folder, open::beside, private};
 use crate::Error;
 
 /// How far a store came. A later incarnation is further, wherever its events end: it was begun on
@@ -131,7 +131,7 @@ impl Mark {
         let written_at = Instant::now();
         self.written_at = Some(written_at);
         if self.file.is_none() {
-            let mut options = OpenOptions::new();
+            let mut options = private::options();
             let file = options.write(true).create(true).truncate(false).open(&self.path)?;
             self.file = Some(file);
         }

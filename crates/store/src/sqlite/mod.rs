@@ -12,6 +12,7 @@
 mod acts;
 mod backup;
 mod begun;
+mod causes;
 mod check;
 mod claim;
 mod copy;
@@ -19,6 +20,7 @@ mod decide;
 mod due;
 mod folder;
 mod inbox;
+mod list;
 mod load;
 mod lock;
 mod mark;
@@ -32,6 +34,7 @@ mod open;
 mod place;
 mod plan;
 mod presence;
+mod private;
 mod read;
 mod readers;
 mod ready;
@@ -46,6 +49,7 @@ mod standing;
 mod survey;
 mod thin;
 mod tokens;
+mod traces;
 mod verify;
 mod wait;
 mod wake;
@@ -57,8 +61,8 @@ use std::{path::PathBuf, sync::Arc};
 
 use rusqlite::{Connection, ErrorCode, ffi};
 use windlass_kernel::{
-    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, MarkName, Retention, Rule,
-    Schedule, ScheduleName, TaskId, TenantId, Timestamp, Token, TokenId, WorkerId,
+    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, LetterState, MarkName,
+    Retention, Rule, Schedule, ScheduleName, TaskId, TenantId, Timestamp, Token, TokenId, WorkerId,
 };
 
 #[cfg(feature = "postgres")]
@@ -77,12 +81,12 @@ use self::{
     readers::Readers, wait::Wait, wake::Watch, writer::OVERLAP, writer_thread::WriterThread,
 };
 use crate::{
-    Bell, Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
+    Bell, ClockStanding, Error, Listener, Overlap, Replies, Store, StoreFuture, Ticks, Write,
     news::{News, Sooner},
     read::{
-        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, Listens,
-        OldestReady, Output, Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp,
-        Verified,
+        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter,
+        LetterGroups, Listens, OldestReady, Output, Page, Progress, Pruned, Scope, SessionView,
+        Standing, StoredFollowUp, Traces, Verified,
     },
 };
 
@@ -97,6 +101,9 @@ pub struct Options {
     pub path: PathBuf,
     /// The clock that decides leases.
     pub clock: Clock,
+    /// The monotonic clock that goes with it, such as [`uptime`](crate::uptime): by it time goes on when the clock is
+    /// set back, and a jump ahead is noticed. Without it the clock is all there is, as for a test that sets it.
+    pub ticks: Option<Ticks>,
     /// Where this process answers. Whoever finds the file in use is told.
     pub address: Option<String>,
 }
@@ -137,12 +144,12 @@ impl Sqlite {
     /// Opens the file, brings its schema up to date and starts the writer.
     pub fn open(options: Options) -> Result<Self, Error> {
         let opened = open::open(&options.path, options.address.as_deref())?;
-        Self::start(opened, options.clock, Wait::Task)
+        Self::start(opened, Now::new(options.clock, options.ticks), Wait::Task)
     }
 
-    fn start(opened: Opened, clock: Clock, wait: Wait) -> Result<Self, Error> {
+    fn start(opened: Opened, now: Now, wait: Wait) -> Result<Self, Error> {
         let Opened { place, connection, lock, files } = opened;
-        let (now, bells) = (Arc::new(Now::new(clock)), Arc::<Bells>::default());
+        let (now, bells) = (Arc::new(now), Arc::<Bells>::default());
         let (shared_now, told) = (now.clone(), bells.clone());
         let writer = WriterThread::start(connection, &place, files, shared_now, told, wait)?;
         let readers = Readers::open(&place, wait)?;
@@ -269,6 +276,12 @@ impl Store for Sqlite {
         Box::pin(self.read_of(id, Option::is_none, read))
     }
 
+    fn traces(&self, scope: &Scope, ids: Vec<JobId>) -> StoreFuture<'_, Traces> {
+        let scope = scope.clone();
+        let read = move |it: &Connection| Ok(Ok(traces::read_traces(it, &scope, &ids)?));
+        Box::pin(self.readers.read(read))
+    }
+
     fn verify(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Verified>> {
         let scope = scope.clone();
         let read =
@@ -303,11 +316,16 @@ impl Store for Sqlite {
     }
 
     fn jobs(&self, filter: JobFilter, cursor: Cursor) -> StoreFuture<'_, Page<Job>> {
-        Box::pin(self.readers.read(move |it| Ok(Ok(read::read_jobs(it, &filter, cursor)?))))
+        Box::pin(self.readers.read(move |it| Ok(Ok(list::read_jobs(it, &filter, cursor)?))))
     }
 
     fn letters(&self, filter: LetterFilter, cursor: Cursor) -> StoreFuture<'_, Page<DeadLetter>> {
-        Box::pin(self.readers.read(move |it| Ok(Ok(read::read_letters(it, &filter, cursor)?))))
+        Box::pin(self.readers.read(move |it| Ok(Ok(list::read_letters(it, &filter, cursor)?))))
+    }
+
+    fn letter_groups(&self, scope: &Scope, state: LetterState) -> StoreFuture<'_, LetterGroups> {
+        let scope = scope.clone();
+        Box::pin(self.readers.read(move |it| Ok(Ok(causes::read_groups(it, &scope, state)?))))
     }
 
     fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>> {
@@ -485,6 +503,10 @@ impl Store for Sqlite {
     /// A commit without a write goes all the way to whoever writes.
     fn health(&self) -> StoreFuture<'_, ()> {
         Box::pin(async { self.writer.commit(Arc::default()).await.map(drop) })
+    }
+
+    fn clock(&self) -> ClockStanding {
+        self.now.standing()
     }
 }
 

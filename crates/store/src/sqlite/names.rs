@@ -3,7 +3,11 @@
 //! There is one writer, so what it remembers is what is stored, or is about to be: what a plan adds goes
 //! with the plan to the saver.
 
-use std::{collections::HashMap, mem, sync::Arc};
+use std::{
+    collections::{HashMap, VecDeque},
+    mem,
+    sync::Arc,
+};
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use windlass_kernel::{Job, Queue, Session, Timestamp, WorkerId};
@@ -14,7 +18,7 @@ use super::{
 };
 use crate::{
     job_row::{GroupName, json},
-    read::Listens,
+    read::{Listens, Standing},
 };
 
 /// Groups and sessions, by name and by the number they have in rows.
@@ -28,6 +32,8 @@ pub(super) struct Names {
     workers: HashMap<WorkerId, i64>,
     greatest_group: i64,
     greatest_session: i64,
+    /// Sessions by when they said what they listen to, oldest first. One that said it again is here once more.
+    listened: VecDeque<(Timestamp, i64)>,
     unsaved: Unsaved,
 }
 
@@ -36,6 +42,8 @@ pub(super) struct Names {
 pub(super) struct Unsaved {
     groups: Vec<(i64, GroupName)>,
     sessions: Vec<(i64, Known)>,
+    /// Sessions that are forgotten.
+    gone: Vec<i64>,
 }
 
 /// Looks up what rows refer to by number.
@@ -87,6 +95,9 @@ impl Known {
     }
 }
 
+/// How many silent sessions one write frees at the most. Each write brings one, so none is left.
+const FORGET_MAX: usize = 20;
+
 const GROUPS: &str = "SELECT queue, tenant, kind, isolated, id FROM job_groups";
 const GROUP: &str = "SELECT queue, tenant, kind, isolated FROM job_groups WHERE id = ?1";
 const SESSIONS: &str = "
@@ -101,10 +112,11 @@ const SAVE_SESSION: &str = "
     ON CONFLICT (id) DO UPDATE SET until = excluded.until, renewals = excluded.renewals,
         lapses_at = excluded.lapses_at, vouched = excluded.vouched, listens = excluded.listens,
         listened_at = excluded.listened_at";
+const DROP_SESSION: &str = "DELETE FROM sessions WHERE id = ?1";
 
 impl Unsaved {
     pub(super) fn is_empty(&self) -> bool {
-        self.groups.is_empty() && self.sessions.is_empty()
+        self.groups.is_empty() && self.sessions.is_empty() && self.gone.is_empty()
     }
 
     pub(super) fn save(&self, connection: &Connection, now: Timestamp) -> SqlResult<()> {
@@ -116,6 +128,10 @@ impl Unsaved {
                 name.kind.as_str(),
                 name.isolated,
             ])?;
+        }
+        // First, for a worker that was forgotten may be back under another number.
+        for id in &self.gone {
+            connection.prepare_cached(DROP_SESSION)?.execute([id])?;
         }
         for (id, Known { session, lapses_at, vouched, listens }) in &self.sessions {
             let (listens, listened_at) = listens.as_ref().map(|(to, at)| (to, at)).unzip();
@@ -150,8 +166,11 @@ impl Names {
             let (session, lapses_at, vouched) = (session_of(row)?, time_of(row, 4)?, row.get(5)?);
             let listens: Option<Arc<str>> = row.get(6)?;
             let listens = listens.zip(time_or_none(row, 7)?);
-            names.add_session(row.get(3)?, Known { session, lapses_at, vouched, listens });
+            let id = row.get(3)?;
+            names.listened.extend(listens.as_ref().map(|(_, at)| (*at, id)));
+            names.add_session(id, Known { session, lapses_at, vouched, listens });
         }
+        names.listened.make_contiguous().sort_unstable();
         Ok(names)
     }
 
@@ -215,8 +234,12 @@ impl Names {
     pub(super) fn lease_session(&mut self, worker: &WorkerId, until: Timestamp) {
         match self.known_of(worker).cloned() {
             Some(known) if known.lapses_at >= until => {}
-            Some(known) => self.save_session(Known { lapses_at: until, ..known }),
-            None => self.save_session(Known { lapses_at: until, ..Known::new(worker) }),
+            Some(known) => {
+                self.save_session(Known { lapses_at: until, ..known });
+            }
+            None => {
+                self.save_session(Known { lapses_at: until, ..Known::new(worker) });
+            }
         }
     }
 
@@ -234,8 +257,12 @@ impl Names {
             Some(known) if !vouched => {
                 self.save_session(Known { vouched, listens: None, ..known });
             }
-            Some(known) => self.save_session(Known { vouched, ..known }),
-            None if vouched => self.save_session(Known { vouched, ..Known::new(worker) }),
+            Some(known) => {
+                self.save_session(Known { vouched, ..known });
+            }
+            None if vouched => {
+                self.save_session(Known { vouched, ..Known::new(worker) });
+            }
             None => {}
         }
     }
@@ -243,7 +270,36 @@ impl Names {
     /// A worker says what it listens to.
     pub(super) fn listens(&mut self, worker: &WorkerId, to: &Listens, now: Timestamp) {
         let known = self.known_of(worker).cloned().unwrap_or_else(|| Known::new(worker));
-        self.save_session(Known { listens: Some((json(to).into(), now)), ..known });
+        let id = self.save_session(Known { listens: Some((json(to).into(), now)), ..known });
+        self.listened.push_back((now, id));
+        self.forget_silent(now);
+    }
+
+    /// Frees what workers said that have been silent for long. One that never held a job is forgotten altogether: names
+    /// cost a caller nothing, and there is no end of them.
+    fn forget_silent(&mut self, now: Timestamp) {
+        let silent = now.minus(Standing::REMEMBERED_FOR);
+        for _ in 0..FORGET_MAX {
+            let Some((at, id)) = self.listened.front().copied().filter(|(at, _)| *at < silent)
+            else {
+                return;
+            };
+            self.listened.pop_front();
+            let said_last = |known: &&Known| known.listens.as_ref().is_some_and(|it| it.1 == at);
+            match self.sessions.get(&id).filter(said_last).cloned() {
+                // A process that lives answers for it, and it says it once.
+                Some(known) if known.vouched => {}
+                Some(known) if known.lapses_at > Timestamp::MIN => {
+                    self.save_session(Known { listens: None, ..known });
+                }
+                Some(known) => {
+                    self.sessions.remove(&id);
+                    self.workers.remove(&known.session.worker);
+                    self.unsaved.gone.push(id);
+                }
+                None => {}
+            }
+        }
     }
 
     /// A session was renewed.
@@ -258,11 +314,12 @@ impl Names {
         self.workers.get(worker).and_then(|id| self.sessions.get(id))
     }
 
-    fn save_session(&mut self, known: Known) {
+    fn save_session(&mut self, known: Known) -> i64 {
         let id = self.workers.get(&known.session.worker).copied();
         let id = id.unwrap_or(self.greatest_session + 1);
         self.unsaved.sessions.push((id, known.clone()));
         self.add_session(id, known);
+        id
     }
 
     fn add_group(&mut self, id: i64, name: GroupName) {
@@ -286,4 +343,37 @@ fn group_of(row: &Row<'_>) -> SqlResult<GroupName> {
 
 fn session_of(row: &Row<'_>) -> SqlResult<Session> {
     Ok(Session { worker: text_of(row, 0)?, until: time_of(row, 1)?, renewals: row.get(2)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn worker(number: usize) -> WorkerId {
+        WorkerId::new(format!("w{number}")).unwrap()
+    }
+
+    #[test]
+    fn workers_that_fell_silent_are_forgotten_and_those_that_held_a_job_keep_their_session() {
+        let (mut names, to) = (Names::default(), Listens::default());
+        let began = Timestamp::from_micros(1_000_000);
+        for number in 0..100 {
+            names.listens(&worker(number), &to, began);
+        }
+        names.lease_session(&worker(7), began.plus(Standing::LISTENS_FOR));
+        names.vouch(&worker(8), true);
+        names.take_unsaved();
+        let later = began.plus(Standing::REMEMBERED_FOR).plus(Standing::LISTENS_FOR);
+        for number in 1_000..1_010 {
+            names.listens(&worker(number), &to, later);
+        }
+        assert_eq!(names.sessions.len(), 12, "ten that came, one that held, one that lives");
+        assert!(names.known_of(&worker(7)).unwrap().listens.is_none());
+        assert!(names.known_of(&worker(8)).unwrap().listens.is_some());
+        assert_eq!(names.take_unsaved().gone.len(), 98);
+        // One that is back has another number.
+        names.listens(&worker(1), &to, later);
+        assert_eq!(names.workers.len(), 13);
+        assert_eq!(names.workers.len(), names.sessions.len());
+    }
 }

@@ -1,54 +1,45 @@
-//! What time it is: what the clock says, and never earlier than what was said before.
+//! What time it is: the machine's clock, made steady ([`crate::steady`]).
 //!
 //! Whoever decides and whoever looks for what is due ask the same one, so what is due to the one is due to the
 //! other.
 
-use std::sync::atomic::{AtomicI64, Ordering};
-
 use windlass_kernel::Timestamp;
 
 use super::Clock;
+use crate::{ClockStanding, Ticks, steady::Steady};
 
-/// A clock that never goes back, whatever the machine's does.
+/// A clock that never goes back and never stands still, whatever the machine's does.
 pub(super) struct Now {
     clock: Clock,
-    last: AtomicI64,
+    ticks: Option<Ticks>,
+    steady: Steady,
 }
 
 impl Now {
-    pub(super) fn new(clock: Clock) -> Self {
-        Self { clock, last: AtomicI64::new(Timestamp::MIN.as_micros()) }
+    pub(super) fn new(clock: Clock, ticks: Option<Ticks>) -> Self {
+        Self { clock, ticks, steady: Steady::default() }
     }
 
     /// What time it is.
     pub(super) fn get(&self) -> Timestamp {
-        self.at_least((self.clock)())
+        let ticks = self.ticks.as_ref().map(|ticks| ticks());
+        self.steady.read((self.clock)(), Timestamp::MIN, ticks)
     }
 
-    /// The same, if it is known to be no earlier than this.
-    pub(super) fn at_least(&self, at: Timestamp) -> Timestamp {
-        let last = self.last.fetch_max(at.as_micros(), Ordering::SeqCst);
-        at.max(Timestamp::from_micros(last))
+    /// It is no earlier than this.
+    pub(super) fn at_least(&self, at: Timestamp) {
+        self.steady.at_least(at);
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
+    /// What time it is, if the clock is taken as it is.
+    pub(super) fn accept(&self) -> Timestamp {
+        self.steady.accept();
+        self.get()
+    }
 
-    use super::*;
-
-    #[test]
-    fn time_never_goes_back() {
-        let shows = Arc::new(AtomicI64::new(500));
-        let shown = shows.clone();
-        let micros = Timestamp::from_micros;
-        let now = Now::new(Arc::new(move || micros(shown.load(Ordering::SeqCst))));
-        assert_eq!(now.at_least(micros(700)), micros(700));
-        assert_eq!(now.get(), micros(700));
-        shows.store(900, Ordering::SeqCst);
-        assert_eq!(now.get(), micros(900));
-        shows.store(100, Ordering::SeqCst);
-        assert_eq!(now.get(), micros(900));
+    /// How the clock stands now.
+    pub(super) fn standing(&self) -> ClockStanding {
+        self.get();
+        self.steady.standing()
     }
 }

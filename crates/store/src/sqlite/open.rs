@@ -14,11 +14,12 @@ use rusqlite::{
 };
 
 use super::{
-    SqlResult, classify,
+    SqlResult, causes, classify,
     lock::Lock,
     mark::{self, Mark, Noted, Point},
     named::Named,
     place::{BUSY_TIMEOUT, Place},
+    private,
     read::FEED_END,
     saver::Files,
 };
@@ -41,9 +42,10 @@ pub(super) struct Opened {
 pub(super) fn open(path: &Path, address: Option<&str>) -> Result<Opened, Error> {
     check_library(path, rusqlite::version_number())?;
     let path = real_path(path)?;
-    let lock = Lock::take(&path, address)?;
+    let mut lock = Lock::take(&path, address)?;
     let noted = mark::read(&path);
     let mut connection = connect(&path)?;
+    lock.hold(&path)?;
     let version = look(&path, &connection, noted.as_ref())?;
     let place = Place::File(path.clone());
     set_up(&place, &connection)?;
@@ -110,6 +112,7 @@ fn connect(path: &Path) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    private::create(path).map_err(|error| Error::open(path, error))?;
     let connection = Connection::open_with_flags(path, flags).map_err(|it| failed(path, it))?;
     let prepare = || -> SqlResult<bool> {
         connection.busy_timeout(BUSY_TIMEOUT)?;
@@ -214,7 +217,7 @@ fn migrate(path: &Path, connection: &mut Connection, version: u32) -> Result<(),
     for migration in migrate::missing(migrate::SQLITE, version)? {
         run(migration).map_err(|error| failed(path, error))?;
     }
-    Ok(())
+    causes::make(connection).map_err(|error| failed(path, error))
 }
 
 const SET_STORE_ID: &str = "

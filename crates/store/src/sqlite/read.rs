@@ -1,16 +1,16 @@
 //! Reads by noun. Nothing here changes anything.
 
-use std::{cmp::Reverse, sync::Arc};
+use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 use windlass_kernel::{
-    Approval, Attempt, DeadLetter, DlqId, Epoch, Event, Job, JobId, LetterState, Payload, Spec,
-    TaskId, TenantId, Timestamp,
+    Approval, Attempt, DeadLetter, DlqId, Epoch, Event, Job, JobId, Payload, Spec, TaskId,
+    TenantId, Timestamp,
 };
 
 use super::{
     SqlResult,
-    load::{self, Loaded, Place, TaskName, job_columns, text_of, time_of, u128_of},
+    load::{self, Loaded, Place, TaskName, text_of, time_of, u128_of},
     names::Stored,
 };
 use crate::{
@@ -18,8 +18,8 @@ use crate::{
     history_page::PageSearch,
     log,
     read::{
-        Cursor, EventsPage, Feed, FeedEvent, JobFilter, LetterFilter, OldestReady, Output, Page,
-        Position, Progress, Scope, SessionView, StoredFollowUp,
+        EventsPage, Feed, FeedFiller, OldestReady, Output, Progress, Scope, SessionView,
+        StoredFollowUp,
     },
 };
 
@@ -250,31 +250,30 @@ pub(super) fn read_feed(
     connection: &Connection,
     scope: &Scope,
     after: u64,
-    rows: u32,
+    limit: u32,
 ) -> SqlResult<Result<Feed, Error>> {
     let from = read_feed_from(connection)?;
     if after.saturating_add(1) < from {
         return Ok(Err(Error::FeedGone { from }));
     }
+    if Feed::is_beyond(after) {
+        return Ok(Ok(Feed::empty(after)));
+    }
     let mut statement = connection.prepare_cached(FEED)?;
-    let mut found = statement.query(params![after, rows, scope.word()])?;
-    let mut feed = Feed { events: Vec::new(), upto: after };
+    let mut found = statement.query(params![after, limit.max(1), scope.word()])?;
+    let mut filler = FeedFiller::new(after, limit);
     while let Some(row) = found.next()? {
         let (first, at): (u64, Timestamp) = (row.get(0)?, time_of(row, 1)?);
-        feed.upto = feed.upto.max(first + row.get::<_, u64>(3)? - 1);
         let text: String = row.get(4)?;
         let lines = match log::lines(&text) {
             Ok(lines) => lines,
             Err(error) => return Ok(Err(error)),
         };
-        for (number, line) in (first..).zip(lines) {
-            if number > after {
-                let tenant = text_of(row, 2)?;
-                feed.events.push(FeedEvent { number, tenant, at, line: line.get().to_owned() });
-            }
+        if filler.add(first, row.get(3)?, at, &text_of(row, 2)?, &lines) {
+            break;
         }
     }
-    Ok(Ok(feed))
+    Ok(Ok(filler.feed))
 }
 
 /// Served by the primary key of the log.
@@ -305,87 +304,6 @@ pub(super) fn read_counts(
     rows.collect()
 }
 
-/// Newest first, at most so many rows from a place on.
-const JOBS: &str = concat!(
-    "SELECT ",
-    job_columns!(),
-    " FROM jobs WHERE seq < ?1 AND seq >= ?1 - ?2 ORDER BY seq DESC"
-);
-
-const LAST_SEQ: &str = "SELECT coalesce(max(seq), 0) + 1 FROM jobs";
-
-/// Jobs by filter, newest first.
-pub(super) fn read_jobs(
-    connection: &Connection,
-    filter: &JobFilter,
-    cursor: Cursor,
-) -> SqlResult<Page<Job>> {
-    let names = Stored(connection);
-    let from = match cursor.from {
-        Some(from) => i64::try_from(from.at).unwrap_or(i64::MAX),
-        None => connection.query_row(LAST_SEQ, [], |row| row.get(0))?,
-    };
-    let mut statement = connection.prepare_cached(JOBS)?;
-    let mut rows = statement.query(params![from, Cursor::ROWS_MAX])?;
-    let mut items = Vec::new();
-    let mut reached = (from - Cursor::ROWS_MAX).max(0);
-    while let Some(row) = rows.next()? {
-        let Loaded { job, place } = load::job_of(row, &names)?;
-        if filter.matches(&job) {
-            items.push(job);
-            if items.len() == cursor.items() {
-                reached = place.seq;
-                break;
-            }
-        }
-    }
-    let next = u64::try_from(reached).ok().filter(|seq| *seq > 1);
-    let next = next.map(|seq| Position { at: seq, id: 0 });
-    Ok(Page { items, next })
-}
-
-/// Served by the index `dlq_items_list`, which ends with the primary key: nothing is sorted.
-const LETTERS: &str = "
-    SELECT letter FROM dlq_items
-    WHERE tenant = ?1 AND state = ?2 AND (created_at, id) < (?3, ?4)
-    ORDER BY created_at DESC, id DESC LIMIT ?5";
-
-/// The same of every tenant. Served by the index `dlq_items_all`.
-const LETTERS_OF_ALL: &str = "
-    SELECT letter FROM dlq_items
-    WHERE ?1 IS NULL AND state = ?2 AND (created_at, id) < (?3, ?4)
-    ORDER BY created_at DESC, id DESC LIMIT ?5";
-
-/// Dead letters by filter, newest first. Many can be of one instant, so the cursor has their ids, too.
-pub(super) fn read_letters(
-    connection: &Connection,
-    filter: &LetterFilter,
-    cursor: Cursor,
-) -> SqlResult<Page<DeadLetter>> {
-    let Position { at, id } = cursor.from.unwrap_or(Position { at: u64::MAX, id: u128::MAX });
-    let before = i64::try_from(at).unwrap_or(i64::MAX);
-    let limit = i64::try_from(cursor.items()).unwrap_or(i64::MAX);
-    let letters = filter.scope.word().map_or(LETTERS_OF_ALL, |_| LETTERS);
-    let mut statement = connection.prepare_cached(letters)?;
-    let mut items: Vec<DeadLetter> = Vec::new();
-    // In the index letters are in order state by state; of each state so many at the most are needed.
-    for state in LetterState::ALL.iter().filter(|it| filter.state.is_none_or(|state| state == **it))
-    {
-        let row = params![filter.scope.word(), state.as_str(), before, id.to_be_bytes(), limit];
-        for letter in statement.query_map(row, |row| load::json_of(row, 0))? {
-            items.push(letter?);
-        }
-    }
-    items.sort_by_key(|letter| Reverse((letter.created_at, letter.id)));
-    items.truncate(cursor.items());
-    let last = items.last().filter(|_| items.len() == cursor.items());
-    let next = last.and_then(|letter| {
-        let at = u64::try_from(letter.created_at.as_micros()).ok()?;
-        Some(Position { at, id: letter.id.as_u128() })
-    });
-    Ok(Page { items, next })
-}
-
 /// A session that never had a lease is only a name.
 const SESSION_VIEWS: &str = "
     SELECT worker, lapses_at, renewals,
@@ -402,17 +320,16 @@ pub(super) fn read_sessions(connection: &Connection) -> SqlResult<Vec<SessionVie
     rows.collect()
 }
 
-/// The first of each group stands first in the index `jobs_ready`.
+/// Served by the index `jobs_ready`: it looks at all that is ready, and at nothing else. Who is next need not be who
+/// waits longest: the one is found by rank, the other by time.
 const OLDEST_READY: &str = "
     SELECT queue, min(since) FROM (
-        SELECT job_groups.queue AS queue,
-            (SELECT updated_at FROM jobs
-             WHERE group_id = job_groups.id AND (state = 'queued' OR state = 'interrupted')
-             ORDER BY rank LIMIT 1) AS since
-        FROM job_groups WHERE ?1 IS NULL OR tenant = ?1)
-    WHERE since IS NOT NULL GROUP BY queue ORDER BY queue";
+        SELECT group_id, min(updated_at) AS since FROM jobs INDEXED BY jobs_ready
+        WHERE (state = 'queued' OR state = 'interrupted') AND (?1 IS NULL OR tenant = ?1)
+        GROUP BY group_id)
+    JOIN job_groups ON job_groups.id = group_id GROUP BY queue ORDER BY queue";
 
-/// For each queue the job that is next in one of its groups and waits longest.
+/// For each queue since when the job has been ready that waits longest.
 pub(super) fn read_oldest_ready(
     connection: &Connection,
     scope: &Scope,
@@ -472,29 +389,4 @@ pub(super) fn read_payload(
     let mut statement = connection.prepare_cached(PAYLOAD)?;
     let of = params![id.as_u128().to_be_bytes(), scope.word()];
     statement.query_row(of, |row| row.get(0)).optional()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::migrate::SQLITE;
-
-    #[test]
-    fn letters_are_read_from_their_index_in_order() {
-        let connection = Connection::open_in_memory().expect("a database");
-        let schema: String = SQLITE.iter().map(|it| it.sql).collect();
-        connection.execute_batch(&schema).expect("the schema");
-        let check = |sql: &str, tenant: Option<&str>, served: &str| {
-            let explain = format!("EXPLAIN QUERY PLAN {sql}");
-            let mut statement = connection.prepare(&explain).expect("a statement");
-            let steps =
-                statement.query_map(params![tenant, "open", 1, [0_u8; 16], 1], |row| row.get(3));
-            let steps: SqlResult<Vec<String>> = steps.expect("a plan").collect();
-            assert_eq!(steps.expect("a plan"), [format!("SEARCH dlq_items USING INDEX {served}")]);
-        };
-        let served = "dlq_items_list (tenant=? AND state=? AND (created_at,id)<(?,?))";
-        check(LETTERS, Some("acme"), served);
-        let served = "dlq_items_all (state=? AND (created_at,id)<(?,?))";
-        check(LETTERS_OF_ALL, None, served);
-    }
 }

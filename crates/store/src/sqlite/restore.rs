@@ -23,6 +23,7 @@ use super::{
     lock::Lock,
     mark::{self, Mark},
     open::{self, SET_INCARNATION, beside},
+    private,
 };
 use crate::Error;
 
@@ -33,6 +34,8 @@ pub struct Restored {
     pub restored: BackedUp,
     /// Where the database that stood there is kept.
     pub kept_aside: Option<PathBuf>,
+    /// What the backup has that is not Windlass's, such as `trigger t on jobs`.
+    pub foreign: Vec<String>,
 }
 
 /// Puts the backup `source` in the place of the database `target`.
@@ -68,6 +71,7 @@ pub fn restore(
     if options.deep {
         backup::check_deep(part.path())?;
     }
+    let foreign = source.foreign()?;
     let bytes = fs::metadata(part.path()).map_or(0, |found| found.len());
     let kept_aside = keep_aside(target)?;
     part.keep(target, true)?;
@@ -75,7 +79,7 @@ pub fn restore(
     let last_event = noted.point.event;
     Mark::new(target, noted).close();
     let restored = BackedUp { bytes, last_event, incarnation };
-    Ok(Restored { restored, kept_aside })
+    Ok(Restored { restored, kept_aside, foreign })
 }
 
 /// 2020-01-01T00:00:00Z.
@@ -112,6 +116,7 @@ fn keep_aside(target: &Path) -> Result<Option<PathBuf>, Error> {
         let (from, to) = (beside(target, ending), beside(&aside, ending));
         // The mark stays where it is and is written in place, so what is kept aside needs one of its own.
         let kept = if *ending == "-mark" { copy(&from, &to) } else { link(&from, &to) };
+        let kept = kept.and_then(|()| private::claim(&fs::File::open(&to)?));
         kept.map_err(|error| Error::open(&to, error))?;
     }
     sync_folder(target)?;

@@ -103,7 +103,8 @@ pub(super) fn prune(
     }
 }
 
-const JOB_FROM: &str = "SELECT seq, created_at FROM jobs WHERE seq >= ?1 ORDER BY seq LIMIT 1";
+pub(super) const JOB_FROM: &str =
+    "SELECT seq, created_at FROM jobs WHERE seq >= ?1 ORDER BY seq LIMIT 1";
 const LAST_SEQ: &str = "SELECT coalesce(max(seq), 0) FROM jobs";
 
 /// Where a pass begins. If only the age counts, it leaves out the jobs that were made too late to be old
@@ -170,7 +171,12 @@ const LOG_ROW_OF: &str = "SELECT max(id) FROM log WHERE id <= ?1";
 
 /// The first number up to `last + 1` from which on all rows are later than `newest`. The statement finds
 /// a row at or after a number, with its time; times never go back from one to the next.
-fn halve(connection: &Connection, from: &str, last: i64, newest: Timestamp) -> SqlResult<i64> {
+pub(super) fn halve(
+    connection: &Connection,
+    from: &str,
+    last: i64,
+    newest: Timestamp,
+) -> SqlResult<i64> {
     let mut from = connection.prepare_cached(from)?;
     let (mut low, mut high) = (0, last + 1);
     while low < high {
@@ -264,6 +270,10 @@ impl Step<'_> {
             let row = params![parent.as_u128().to_be_bytes(), seq];
             connection.prepare_cached(DELETE_CHILD)?.execute(row)?;
         }
+        for tag in &job.spec.tags {
+            let row = params![job.spec.tenant.as_str(), tag.as_str(), seq];
+            connection.prepare_cached(DELETE_TAG)?.execute(row)?;
+        }
         Ok(true)
     }
 }
@@ -282,6 +292,7 @@ const DELETE: [&str; 5] = [
 ];
 /// What people said about it goes with it.
 const DELETE_LETTER: &str = "DELETE FROM dlq_items WHERE job_id = ?1";
+const DELETE_TAG: &str = "DELETE FROM job_tags WHERE tenant = ?1 AND tag = ?2 AND seq = ?3";
 const DELETE_CHILD: &str = "DELETE FROM children WHERE parent = ?1 AND seq = ?2";
 
 fn job_named(connection: &Connection, id: JobId) -> SqlResult<Option<Job>> {

@@ -114,6 +114,8 @@ static INSERT_MANY: LazyLock<String> = LazyLock::new(|| {
 });
 
 const INSERT_CHILD: &str = "INSERT INTO children (parent, seq) VALUES (?1, ?2)";
+/// A job can have a tag twice.
+const INSERT_TAG: &str = "INSERT OR IGNORE INTO job_tags (tenant, tag, seq) VALUES (?1, ?2, ?3)";
 const INSERT_PAYLOAD: &str = "INSERT INTO payloads (seq, payload) VALUES (?1, ?2)";
 
 fn insert_jobs(
@@ -165,6 +167,10 @@ fn insert_together(
         if let Some(parent) = job.spec.parent {
             let row = params![parent.as_u128().to_be_bytes(), place.seq];
             connection.prepare_cached(INSERT_CHILD)?.execute(row)?;
+        }
+        for tag in &job.spec.tags {
+            let row = params![job.spec.tenant.as_str(), tag.as_str(), place.seq];
+            connection.prepare_cached(INSERT_TAG)?.execute(row)?;
         }
     }
     for (seq, payload) in large {
@@ -346,8 +352,9 @@ fn save_progress(connection: &Connection, progress: &Progress, seq: i64) -> SqlR
 }
 
 const SAVE_LETTER: &str = "
-    INSERT INTO dlq_items (id, tenant, job_id, state, code, created_at, requeued_as, closed_at, letter)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+    INSERT INTO dlq_items (id, tenant, job_id, state, code, created_at, requeued_as, closed_at, letter,
+        cause)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
     ON CONFLICT DO UPDATE SET state = excluded.state, requeued_as = excluded.requeued_as,
         closed_at = excluded.closed_at, letter = excluded.letter";
 
@@ -362,6 +369,7 @@ fn save_letter(connection: &Connection, letter: &DeadLetter) -> SqlResult<()> {
         letter.requeued_as.map(|id| id.as_u128().to_be_bytes()),
         letter.closed_at.map(Timestamp::as_micros),
         json(letter),
+        letter.cause(),
     ])?;
     Ok(())
 }

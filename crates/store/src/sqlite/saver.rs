@@ -210,7 +210,8 @@ impl Disk {
         } else {
             self.transact(plan).map_err(classify)?
         };
-        self.files.as_mut().map_or(Ok(()), |files| files.named.check())?;
+        let Self { connection, files } = &mut *self;
+        files.as_mut().map_or(Ok(()), |files| files.named.check(connection))?;
         self.note(Point { incarnation, event });
         Ok(event)
     }

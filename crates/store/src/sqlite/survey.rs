@@ -59,6 +59,7 @@ fn look_inside(path: &Path, connection: &Connection, survey: &mut Survey) -> Sql
     let mut statement = connection.prepare(OBJECTS)?;
     let found = statement.query_map([], |row| row.get(0))?.collect::<SqlResult<Vec<String>>>()?;
     survey.missing = survey::missing(wanted(), &found);
+    survey.foreign = foreign(connection)?;
     let has = |table: &str| found.contains(&format!("table {table}"));
     if has("log") {
         let at = connection.query_row(LAST_COMMIT, [], |row| row.get(0)).optional()?;
@@ -78,6 +79,28 @@ fn look_inside(path: &Path, connection: &Connection, survey: &mut Survey) -> Sql
         survey.set_aside = connection.query_row(SET_ASIDE, [], |row| row.get(0))?;
     }
     Ok(())
+}
+
+const MADE: &str = "
+    SELECT type, name, tbl_name FROM sqlite_schema
+    WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' AND type <> 'index' ORDER BY type, name";
+
+/// What somebody else has put into the file: tables, views, and triggers on what is ours. Triggers on tables of the
+/// user's own are the user's.
+pub(super) fn foreign(connection: &Connection) -> SqlResult<Vec<String>> {
+    let ours: Vec<String> = wanted().collect();
+    let mut statement = connection.prepare(MADE)?;
+    let made = statement.query_map([], |row| {
+        let (kind, name, on): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let is_ours = |kind: &str, name: &str| ours.contains(&format!("{kind} {name}"));
+        let is_on_ours = is_ours("table", &on) || is_ours("view", &on);
+        let is_told = !is_ours(&kind, &name) && (kind != "trigger" || is_on_ours);
+        Ok(is_told.then(|| match kind.as_str() {
+            "trigger" => format!("trigger {name} on {on}"),
+            _ => format!("{kind} {name}"),
+        }))
+    })?;
+    Ok(made.collect::<SqlResult<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
 /// The tables, indexes and views of the schema that is written down.

@@ -62,8 +62,20 @@ pub(super) fn read_tokens(connection: &Connection, scope: &Scope) -> SqlResult<V
     rows.collect()
 }
 
-/// Loads the tokens that a batch names.
+const ADMINS: &str = concat!(
+    "SELECT ",
+    token_columns!(),
+    " FROM tokens WHERE role = 'admin' AND revoked_at IS NULL"
+);
+
+/// Loads the tokens that a batch names, and those of admins if one is to be revoked.
 pub(super) fn load(connection: &Connection, needs: &Needs, work: &mut Work<'_>) -> SqlResult<()> {
+    if needs.admins {
+        let mut statement = connection.prepare_cached(ADMINS)?;
+        for admin in statement.query_map([], token_of)? {
+            work.set.add_token(admin?);
+        }
+    }
     for id in &needs.tokens {
         if let Some(token) = read_token(connection, *id)? {
             work.set.add_token(token);

@@ -334,7 +334,10 @@ impl Writer {
     /// Decides a batch, and before it so many rows of the inbox. None, as in [`Self::commit_with`]; or, if it
     /// is to take none, because something waits there.
     fn plan(&mut self, writes: &[Write], take: Option<usize>) -> Result<Option<Planned>, Error> {
-        let now = self.now.get();
+        let now = match Write::accept_clock(writes) {
+            true => self.now.accept(),
+            false => self.now.get(),
+        };
         loop {
             self.be_sure()?;
             match self.try_plan(writes, take, now).map_err(classify) {

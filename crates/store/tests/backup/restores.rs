@@ -10,7 +10,8 @@ use windlass_kernel::{
 use windlass_store::sqlite;
 
 use crate::{
-    DEEP, FORCE, PLAIN, backup, check_clean, check_refused, common::*, folder, restore, small,
+    DEEP, FORCE, PLAIN, backup, check_clean, check_refused, common::*, folder, names, restore,
+    small,
 };
 
 #[test]
@@ -239,4 +240,60 @@ fn a_part_that_is_a_link_is_not_followed() {
     std::os::unix::fs::symlink(&precious, at.join("copy.db.part")).unwrap();
     check_refused(backup(&path, &at.join("copy.db"), PLAIN), "STORE_CANNOT_OPEN", "a link");
     assert_eq!(fs::read_to_string(&precious).unwrap(), "mine");
+}
+
+/// What a database holds is its owner's to read, and so is every copy of it.
+#[cfg(unix)]
+#[test]
+fn every_file_that_is_made_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (_folder, at) = folder();
+    let (path, copy) = (at.join("w.db"), at.join("copy.db"));
+    let modes = |wanted: &[&str]| {
+        let found = names(&at);
+        for name in wanted {
+            assert!(found.iter().any(|it| it == name), "{name} is not in {found:?}");
+        }
+        for name in found {
+            let mode = fs::metadata(at.join(&name)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o077, 0, "{name} has mode {mode:o}");
+        }
+    };
+    let test = FileStore::open(&path).unwrap();
+    test.enqueue(1, plain());
+    modes(&["w.db", "w.db-wal", "w.db-shm", "w.db-lock"]);
+    // A part that somebody left, readable by all, is taken over.
+    fs::write(at.join("copy.db.part"), "left").unwrap();
+    fs::set_permissions(at.join("copy.db.part"), fs::Permissions::from_mode(0o644)).unwrap();
+    backup(&path, &copy, PLAIN).unwrap();
+    modes(&["copy.db"]);
+    drop(test);
+    // A database of a version before was readable by all. Kept aside, it is not.
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    restore(&copy, &path, FORCE).unwrap();
+    modes(&["w.db", "w.db-mark", "w.db.old-1", "w.db.old-1-mark"]);
+    drop(FileStore::open(&path).unwrap());
+    modes(&["w.db"]);
+}
+
+/// Whoever hands you a backup can have put something into it.
+#[test]
+fn what_is_not_ours_in_a_backup_is_told() {
+    let (_folder, at) = folder();
+    let (path, copy) = (at.join("w.db"), at.join("copy.db"));
+    small(&path);
+    backup(&path, &copy, PLAIN).unwrap();
+    assert_eq!(sqlite::survey(&path).unwrap().foreign, Vec::<String>::new());
+    let trojan = "CREATE TABLE loot (t TEXT);
+        CREATE VIEW spy AS SELECT id FROM jobs;
+        CREATE TRIGGER steal AFTER INSERT ON payloads BEGIN INSERT INTO loot VALUES ('x'); END";
+    let table = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name LIKE 'payload%'";
+    let connection = Connection::open(&copy).unwrap();
+    let payloads: String = connection.query_row(table, [], |row| row.get(0)).unwrap();
+    connection.execute_batch(&trojan.replace("payloads", &payloads)).unwrap();
+    drop(connection);
+    let found = restore(&copy, &path, FORCE).unwrap().foreign;
+    let trigger = format!("trigger steal on {payloads}");
+    assert_eq!(found, ["table loot", &trigger, "view spy"]);
+    assert_eq!(sqlite::survey(&path).unwrap().foreign, found);
 }

@@ -166,9 +166,13 @@ impl Planted {
     /// The digest of what the row of a job says was asked for.
     pub(crate) fn spec_digest(&self, job: JobId) -> Digest {
         let path = self.path.clone();
-        let store =
-            Sqlite::open(Options { path, address: None, clock: Arc::new(|| Timestamp::MIN) })
-                .unwrap();
+        let store = Sqlite::open(Options {
+            path,
+            address: None,
+            clock: Arc::new(|| Timestamp::MIN),
+            ticks: None,
+        })
+        .unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let job = runtime.block_on(store.job(&Scope::Every, job)).unwrap().unwrap();
         windlass_store::spec_digest(&job.spec)

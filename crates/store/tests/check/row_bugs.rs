@@ -21,7 +21,7 @@ fn spoil(victim: &str, change: &str, rules: &[Rule]) {
 fn a_row_changes_without_an_event() {
     spoil("state = 'succeeded'", "started_at = started_at + 1", &[Rule::Fold]);
     spoil(
-        "state = 'cancelled'",
+        "state = 'cancelled' AND lease IS NOT NULL",
         "lease = CAST(zeroblob(16) || substr(lease, 17) AS BLOB)",
         &[Rule::Fold],
     );
@@ -179,7 +179,7 @@ fn a_letter_has_no_job() {
     let (id, dlq) = (job.as_u128(), job.to_string().replace("job_", "dlq_"));
     let sql = format!(
         "INSERT INTO dlq_items SELECT x'{id:032x}', tenant, x'{id:032x}', state, code, created_at,
-            requeued_as, closed_at, json_set(letter, '$.id', '{dlq}', '$.job_id', '{job}')
+            requeued_as, closed_at, json_set(letter, '$.id', '{dlq}', '$.job_id', '{job}'), cause
          FROM dlq_items WHERE state = 'open' LIMIT 1"
     );
     plant(&sql, &[Rule::OneLetter]);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::runtime::Runtime;
 use windlass_kernel::{FollowUp, Refusal, TenantId, Timestamp, ops::Enqueue};
-use windlass_store::{Error, Store, check::Report, sqlite::Clock};
+use windlass_store::{Error, Store, Ticks, check::Report, sqlite::Clock};
 
 use super::{memory::MemoryHome, postgres::SchemaHome, sqlite::FileHome};
 
@@ -61,7 +61,17 @@ pub trait Home: Send + Sync {
     fn address(&self) -> String;
 
     /// Opens the store that is here, with this clock. What it does in the background it does on the runtime.
-    fn open(&self, clock: Clock, runtime: &Runtime) -> Result<Arc<dyn Store>, Error>;
+    fn open(&self, clock: Clock, runtime: &Runtime) -> Result<Arc<dyn Store>, Error> {
+        self.open_with_ticks(clock, None, runtime)
+    }
+
+    /// The same, with a monotonic clock beside the one that can be set.
+    fn open_with_ticks(
+        &self,
+        clock: Clock,
+        ticks: Option<Ticks>,
+        runtime: &Runtime,
+    ) -> Result<Arc<dyn Store>, Error>;
 
     /// Reads all that is stored here and tells what breaks a rule. The store may be open.
     fn check(&self) -> Report;

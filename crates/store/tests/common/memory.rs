@@ -6,7 +6,7 @@ use rusqlite::Connection;
 use tokio::runtime::Runtime;
 use windlass_kernel::{FollowUp, TenantId};
 use windlass_store::{
-    Error, Store,
+    Error, Store, Ticks,
     check::Report,
     sqlite::{Clock, MemoryOptions, Sqlite},
 };
@@ -44,8 +44,14 @@ impl Home for MemoryHome {
         panic!("no other process finds what is in the memory of this one")
     }
 
-    fn open(&self, clock: Clock, _: &Runtime) -> Result<Arc<dyn Store>, Error> {
-        let store = Arc::new(Sqlite::in_memory(MemoryOptions { clock, inline: self.inline })?);
+    fn open_with_ticks(
+        &self,
+        clock: Clock,
+        ticks: Option<Ticks>,
+        _: &Runtime,
+    ) -> Result<Arc<dyn Store>, Error> {
+        let options = MemoryOptions { clock, ticks, inline: self.inline };
+        let store = Arc::new(Sqlite::in_memory(options)?);
         let is_first = self.store.set(store.clone()).is_ok();
         assert!(is_first, "what was in memory is not there to be opened again");
         Ok(store)

@@ -81,6 +81,7 @@ pub fn wanted(by: &str, claim: u128, max: usize) -> ClaimMany {
         worker: worker(by),
         trace_id: None,
         tenant: None,
+        except: Vec::new(),
         queues: vec![queue(NewJob::DEFAULT_NAME)],
         kinds: Vec::new(),
         max,

@@ -8,7 +8,7 @@ use std::sync::{
 use tokio::runtime::Runtime;
 use windlass_kernel::{FollowUp, Refusal, TenantId, Timestamp, ops::Enqueue};
 use windlass_store::{
-    Error, Store,
+    Error, Store, Ticks,
     check::Report,
     postgres::{
         self, EnqueueInError, Options, Postgres, enqueue_in,
@@ -70,8 +70,13 @@ impl Home for SchemaHome {
         format!("{}|{}", self.connection, self.options.schema)
     }
 
-    fn open(&self, clock: Clock, runtime: &Runtime) -> Result<Arc<dyn Store>, Error> {
-        let options = Options { clock: Some(clock), ..self.options.clone() };
+    fn open_with_ticks(
+        &self,
+        clock: Clock,
+        ticks: Option<Ticks>,
+        runtime: &Runtime,
+    ) -> Result<Arc<dyn Store>, Error> {
+        let options = Options { clock: Some(clock), ticks, ..self.options.clone() };
         Ok(Arc::new(runtime.block_on(Postgres::open(options))?))
     }
 
@@ -89,7 +94,7 @@ impl Home for SchemaHome {
     }
 
     fn side_tables(&self) -> &'static [&'static str] {
-        &["outputs", "progress", "job_log", "pruned"]
+        &["outputs", "progress", "job_log", "job_tags", "pruned"]
     }
 
     fn next_attempts(&self, tenant: &TenantId) -> Vec<u32> {

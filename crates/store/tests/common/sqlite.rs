@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use windlass_kernel::{FollowUp, Refusal, TenantId, Timestamp, ops::Enqueue};
 use windlass_store::{
-    Error, Store,
+    Error, Store, Ticks,
     check::{self, Report},
     sqlite::{self, Clock, EnqueueInError, Options, Sqlite, enqueue_in},
 };
@@ -61,8 +61,13 @@ impl Home for FileHome {
         self.path.to_str().unwrap().to_owned()
     }
 
-    fn open(&self, clock: Clock, _: &Runtime) -> Result<Arc<dyn Store>, Error> {
-        let options = Options { path: self.path.clone(), clock, address: None };
+    fn open_with_ticks(
+        &self,
+        clock: Clock,
+        ticks: Option<Ticks>,
+        _: &Runtime,
+    ) -> Result<Arc<dyn Store>, Error> {
+        let options = Options { path: self.path.clone(), clock, ticks, address: None };
         Ok(Arc::new(Sqlite::open(options)?))
     }
 
@@ -91,7 +96,8 @@ impl Home for FileHome {
     }
 }
 
-pub(super) const SIDE_TABLES: &[&str] = &["payloads", "outputs", "progress", "job_log", "pruned"];
+pub(super) const SIDE_TABLES: &[&str] =
+    &["payloads", "outputs", "progress", "job_log", "job_tags", "pruned"];
 
 pub(super) fn count(connection: &Connection, table: &str) -> u64 {
     let sql = format!("SELECT count(*) FROM {table}");
@@ -186,6 +192,7 @@ pub fn open(path: &Path, now: &Arc<AtomicI64>, address: Option<&str>) -> Result<
     Sqlite::open(Options {
         path: path.to_owned(),
         clock: clock(now),
+        ticks: None,
         address: address.map(str::to_owned),
     })
 }

@@ -11,7 +11,9 @@ use std::{
 
 use tokio::runtime::Runtime;
 use windlass_kernel::{Answer, Job, JobId, Op, Refusal, Timestamp, ops::NewJob};
-use windlass_store::{Error, Granted, Replies, Reply, Store, Write, read::Scope, sqlite::Clock};
+use windlass_store::{
+    Error, Granted, Replies, Reply, Store, Ticks, Write, read::Scope, sqlite::Clock,
+};
 
 use super::{Backend, Home, answer, claim_many, enqueue, granted, write};
 
@@ -26,6 +28,8 @@ pub struct TestStore {
     pub runtime: Runtime,
     pub home: Arc<dyn Home>,
     now: Arc<AtomicI64>,
+    /// The monotonic clock, if there is one: time that passes, passes on both.
+    ticks: Option<Arc<AtomicI64>>,
 }
 
 impl TestStore {
@@ -39,16 +43,32 @@ impl TestStore {
         let now = Arc::new(AtomicI64::new(START));
         let runtime = runtime(4);
         let store = home.open(clock(&now), &runtime)?;
-        Ok(Self { store, runtime, home, now })
+        Ok(Self { store, runtime, home, now, ticks: None })
+    }
+
+    /// The store of this home, with a monotonic clock beside the one that can be set.
+    pub fn open_with_ticks(home: Arc<dyn Home>) -> Self {
+        let now = Arc::new(AtomicI64::new(START));
+        let hand = Some(Arc::new(AtomicI64::new(0)));
+        let runtime = runtime(4);
+        let store = home.open_with_ticks(clock(&now), ticks(&hand), &runtime).unwrap();
+        Self { store, runtime, home, now, ticks: hand }
+    }
+
+    /// Another node on the same home, with the same clocks.
+    pub fn another_node(&self) -> Self {
+        let (now, hand, runtime) = (self.now.clone(), self.ticks.clone(), runtime(4));
+        let store = self.home.open_with_ticks(clock(&now), ticks(&hand), &runtime).unwrap();
+        Self { store, runtime, home: self.home.clone(), now, ticks: hand }
     }
 
     /// Closes the store and opens it again. The clock goes on.
     #[must_use]
     pub fn reopen(self) -> Self {
-        let Self { store, runtime, home, now } = self;
+        let Self { store, runtime, home, now, ticks: hand } = self;
         drop(store);
-        let store = home.open(clock(&now), &runtime).unwrap();
-        Self { store, runtime, home, now }
+        let store = home.open_with_ticks(clock(&now), ticks(&hand), &runtime).unwrap();
+        Self { store, runtime, home, now, ticks: hand }
     }
 
     /// Closes the store and gives back where it was.
@@ -61,6 +81,15 @@ impl TestStore {
     }
 
     pub fn pass(&self, time: Duration) {
+        let micros = i64::try_from(time.as_micros()).unwrap();
+        self.now.fetch_add(micros, Ordering::SeqCst);
+        if let Some(ticks) = &self.ticks {
+            ticks.fetch_add(micros, Ordering::SeqCst);
+        }
+    }
+
+    /// The clock is set ahead.
+    pub fn go_ahead(&self, time: Duration) {
         self.now.fetch_add(i64::try_from(time.as_micros()).unwrap(), Ordering::SeqCst);
     }
 
@@ -105,6 +134,12 @@ impl TestStore {
 pub fn runtime(threads: usize) -> Runtime {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     runtime.worker_threads(threads).enable_all().build().unwrap()
+}
+
+fn ticks(hand: &Option<Arc<AtomicI64>>) -> Option<Ticks> {
+    let hand = hand.clone()?;
+    let ticks = move || hand.load(Ordering::SeqCst).unsigned_abs();
+    Some(Arc::new(move || Duration::from_micros(ticks())))
 }
 
 /// A clock that shows what the test sets.

@@ -88,6 +88,7 @@ fn put_rule() -> PutRule {
         name: RuleName::new("stop").unwrap(),
         scope: Covers { tenant: Some(tenant()), ..Covers::default() },
         says: Says::Drain,
+        within: None,
         by: person("ann"),
         reason: None,
     }
@@ -148,11 +149,16 @@ fn everything_that_a_person_does_is_found_newest_first(backend: Backend) {
     does(schedule(Action::Delete), "schedule deleted");
     does(Write::Rule(RuleOp::Put(put_rule())), "rule set");
     let name = RuleName::new("stop").unwrap();
-    let drop = DropRule { name, by: person("ann"), reason: None };
+    let drop = DropRule { name, within: None, by: person("ann"), reason: None };
     does(Write::Rule(RuleOp::Drop(drop)), "rule dropped");
     does(Write::Token(TokenOp::Issue(issue())), "token issued");
-    let revoke =
-        RevokeToken { id: TokenId::from_u128(1), within: None, reason: None, by: person("bob") };
+    let revoke = RevokeToken {
+        id: TokenId::from_u128(1),
+        within: None,
+        reason: None,
+        force: true,
+        by: person("bob"),
+    };
     does(Write::Token(TokenOp::Revoke(revoke)), "token revoked");
     let found = acts(&test, &Scope::Every);
     assert!(found.is_sorted_by(|newer, older| newer.number > older.number));

@@ -35,6 +35,7 @@ pub(crate) fn claim_by_queue(rich: &mut Rich, claim: u128, chance: &mut Chance) 
         lease: Duration::from_secs(20),
         start: chance.percent(60),
         neighbours: Vec::new(),
+        except: Vec::new(),
     };
     let expected = admitted(&twin, &wanted, &tenant, now);
     let granted = granted(rich, &wanted, now);

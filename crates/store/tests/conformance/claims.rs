@@ -3,11 +3,11 @@
 use std::{collections::HashSet, time::Duration};
 
 use windlass_kernel::{
-    Event, Jitter, JobId, State,
+    Event, Jitter, JobId, Kind, State,
     job::Priority,
     ops::{Cancel, Claim, Expire, Expiry, NewJob, Outcome, RetryNow},
 };
-use windlass_store::{Reply, Write};
+use windlass_store::{ClaimMany, Reply, Write, read::Listens};
 
 use crate::common::*;
 
@@ -22,6 +22,7 @@ for_each_backend!(
     a_session_renews_all_its_leases_and_they_are_counted,
     a_renewal_tells_what_is_to_be_cancelled_and_what_was_taken,
     sessions_and_claims_that_make_no_sense_are_refused,
+    a_claim_names_a_bounded_number_of_queues_and_kinds,
 );
 
 for_each_lasting_backend!(a_lease_lasts_as_long_whether_the_writer_remembers_it_or_not,);
@@ -232,6 +233,31 @@ fn sessions_and_claims_that_make_no_sense_are_refused(backend: Backend) {
             assert_eq!(test.write(write).unwrap_err().code(), "INVALID_INPUT");
         }
     }
+}
+
+fn a_claim_names_a_bounded_number_of_queues_and_kinds(backend: Backend) {
+    let test = TestStore::new(backend);
+    test.enqueue(1, plain());
+    let most = ClaimMany::NAMES_MAX;
+    let queues = |count: usize| (0..count).map(|it| queue(&format!("q{it}"))).collect::<Vec<_>>();
+    let kinds = |count: usize| {
+        let kind = |it| Kind::new(format!("k{it}")).unwrap();
+        (0..count).map(kind).collect::<Vec<_>>()
+    };
+    let many_queues = ClaimMany { queues: queues(most + 1), ..wanted("w1", 1, 1) };
+    let many_kinds = ClaimMany { kinds: kinds(most + 1), ..wanted("w1", 2, 1) };
+    for (claim, field) in [(many_queues, "queues"), (many_kinds, "kinds")] {
+        let to = Listens { queues: claim.queues.clone(), kinds: claim.kinds.clone(), tenant: None };
+        let worker = claim.worker.clone();
+        for write in [Write::Claim(claim), Write::Listens { worker, to }] {
+            let refused = test.write(write).unwrap_err();
+            assert!(refused.to_string().contains(field), "{refused}");
+            assert!(refused.to_string().contains("several workers"), "{refused}");
+        }
+    }
+    let mut all = ClaimMany { queues: queues(most - 1), ..wanted("w1", 3, 1) };
+    all.queues.push(queue(NewJob::DEFAULT_NAME));
+    assert_eq!(granted(&test.write(Write::Claim(all)).unwrap()).len(), 1);
 }
 
 fn a_lease_lasts_as_long_whether_the_writer_remembers_it_or_not(backend: Backend) {

@@ -175,7 +175,15 @@ fn a_lease_ends_when_neither_it_nor_its_session_lasts(backend: Backend) {
     assert_eq!(due(&test, 100).next_at, at(20), "the session keeps both until 35");
     let epoch = test.job(second).epoch;
     let lease = seconds(70);
-    test.op(Renew { job_id: second, epoch, lease, heartbeat: false, progress: None }).unwrap();
+    test.op(Renew {
+        job_id: second,
+        epoch,
+        by: By::worker(worker("w1")),
+        lease,
+        heartbeat: false,
+        progress: None,
+    })
+    .unwrap();
     let third = claim_for(&test, "w1", 4, seconds(50));
     let check = |elapsed: u32, lapsed: &[JobId], next: Option<Timestamp>| {
         let found = due(&test, 100);

@@ -6,7 +6,33 @@ use windlass_store::{Write, read::FeedEvent};
 
 use crate::common::*;
 
-for_each_backend!(a_follower_of_the_feed_misses_nothing_and_repeats_nothing);
+for_each_backend!(
+    a_follower_of_the_feed_misses_nothing_and_repeats_nothing,
+    a_part_of_the_feed_has_a_bound_also_inside_of_one_commit,
+);
+
+fn a_part_of_the_feed_has_a_bound_also_inside_of_one_commit(backend: Backend) {
+    let test = TestStore::new(backend);
+    test.commit((1..=500).map(|number| write(enqueue(number, plain()))).collect());
+    test.enqueue(501, plain());
+    for limit in [1, 7, 499, 500, 501, 1_000] {
+        let (mut seen, mut after) = (Vec::new(), 0);
+        loop {
+            let part = test.wait(test.store.feed(&Scope::Every, after, limit));
+            assert!(part.events.len() <= limit as usize, "{} events", part.events.len());
+            seen.extend(part.events.iter().map(|event| event.number));
+            if part.upto == after {
+                break;
+            }
+            after = part.upto;
+        }
+        assert_eq!(seen, (1..=501).collect::<Vec<u64>>(), "in parts of {limit}");
+    }
+    for after in [501, i64::MAX as u64 - 1, i64::MAX as u64, i64::MAX as u64 + 1, u64::MAX] {
+        let part = test.wait(test.store.feed(&Scope::Every, after, 10));
+        assert_eq!((part.events.len(), part.upto), (0, after));
+    }
+}
 
 fn a_follower_of_the_feed_misses_nothing_and_repeats_nothing(backend: Backend) {
     let test = TestStore::new(backend);

@@ -80,6 +80,7 @@ fn claim(worker: &WorkerId, round: u32) -> Write {
         worker: worker.clone(),
         trace_id: None,
         tenant: None,
+        except: Vec::new(),
         queues: vec![Queue::new("default").unwrap()],
         kinds: Vec::new(),
         max: 40,

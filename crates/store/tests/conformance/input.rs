@@ -88,7 +88,15 @@ fn ops(job_id: JobId, epoch: Epoch, dead: JobId) -> Vec<Op> {
         }
         .into(),
         Start { job_id, epoch, by: by.clone() }.into(),
-        Renew { job_id, epoch, lease: LEASE, heartbeat: true, progress: None }.into(),
+        Renew {
+            job_id,
+            epoch,
+            by: By::worker(worker("w1")),
+            lease: LEASE,
+            heartbeat: true,
+            progress: None,
+        }
+        .into(),
         Release { job_id, epoch, by: by.clone() }.into(),
         Settle { jitter: Jitter::NONE, ..settle(job_id, epoch, succeeded()) }.into(),
         Checkpoint { job_id, epoch, by: by.clone(), state: Digest::of("1") }.into(),

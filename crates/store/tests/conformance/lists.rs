@@ -4,6 +4,7 @@ use std::{collections::HashSet, time::Duration};
 
 use windlass_kernel::{
     DlqId, JobId, Kind, LetterState, State, Tag, TenantId, Timestamp,
+    job::Priority,
     ops::{Cancel, Discard, NewJob},
 };
 use windlass_store::read::{Cursor, JobFilter, LetterFilter, Position, Scope};
@@ -19,6 +20,7 @@ for_each_backend!(
     a_filter_takes_what_has_all_that_is_asked_for,
     letters_of_one_instant_are_all_told_whatever_the_page,
     counts_sessions_and_the_oldest_ready_job_are_told,
+    the_oldest_ready_job_is_the_one_that_waits_longest_and_not_the_next,
 );
 
 fn ids(test: &TestStore, filter: JobFilter, cursor: Cursor) -> (Vec<u128>, Option<Position>) {
@@ -142,7 +144,7 @@ fn fail_together(test: &TestStore, numbers: std::ops::RangeInclusive<u128>) {
 fn letters(test: &TestStore, state: Option<LetterState>, limit: usize) -> Vec<u128> {
     let (mut found, mut from) = (Vec::new(), None);
     loop {
-        let filter = LetterFilter { scope: tenant().into(), state };
+        let filter = LetterFilter { state, ..LetterFilter::of(tenant()) };
         let page = test.wait(test.store.letters(filter, Cursor { from, limit }));
         assert!(page.items.len() <= limit, "a page of {}", page.items.len());
         found.extend(page.items.iter().map(|letter| letter.job_id.as_u128()));
@@ -175,6 +177,27 @@ fn letters_of_one_instant_are_all_told_whatever_the_page(backend: Backend) {
     check(Some(LetterState::Open), &[1, 4, 5, 6, 7, 8, 9, 10, 11, 13]);
     check(Some(LetterState::DiscardRequested), &[2, 3, 12]);
     check(Some(LetterState::Requeued), &[]);
+}
+
+fn the_oldest_ready_job_is_the_one_that_waits_longest_and_not_the_next(backend: Backend) {
+    let test = TestStore::new(backend);
+    let start = test.now();
+    let oldest = || -> Vec<(String, Timestamp)> {
+        let found = test.wait(test.store.oldest_ready(&tenant().into()));
+        found.into_iter().map(|it| (it.queue.to_string(), it.since)).collect()
+    };
+    test.enqueue(1, plain());
+    test.pass(Duration::from_secs(60));
+    test.enqueue(2, NewJob { queue: queue("mail"), ..plain() });
+    test.pass(Duration::from_secs(60));
+    // It goes before all others, and has not waited at all.
+    test.enqueue(3, NewJob { priority: Priority(-1000), ..plain() });
+    let minute = start.plus(Duration::from_secs(60));
+    assert_eq!(oldest(), [("default".to_owned(), start), ("mail".to_owned(), minute)]);
+    let urgent = test.claim("w1", 1, 1);
+    assert_eq!(urgent[0].job.id.as_u128(), 3);
+    test.claim("w1", 2, 1);
+    assert_eq!(oldest(), [("mail".to_owned(), minute)]);
 }
 
 fn counts_sessions_and_the_oldest_ready_job_are_told(backend: Backend) {

@@ -41,6 +41,7 @@ macro_rules! tests_of {
 mod acts;
 mod by_queue;
 mod claims;
+mod clocks;
 #[path = "../common/mod.rs"]
 mod common;
 mod differential;
@@ -59,6 +60,7 @@ mod ready;
 mod retention;
 mod rules;
 mod schedules;
+mod search;
 mod sooner;
 mod stories;
 mod tenants;
@@ -66,3 +68,4 @@ mod tokens;
 mod turns;
 mod unique;
 mod user_transactions;
+mod words;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass_kernel::{Answer, Epoch, JobId, Refusal, Retention, ops::Renew};
+use windlass_kernel::{Answer, By, Epoch, JobId, Refusal, Retention, ops::Renew};
 use windlass_store::read::Progress;
 
 use crate::common::*;
@@ -23,7 +23,7 @@ const LEASE: Duration = Duration::from_secs(60);
 
 fn renew(job_id: JobId, epoch: Epoch, progress: Option<&str>) -> Renew {
     let progress = progress.map(payload);
-    Renew { job_id, epoch, lease: LEASE, heartbeat: true, progress }
+    Renew { job_id, epoch, by: By::worker(worker("w1")), lease: LEASE, heartbeat: true, progress }
 }
 
 fn report(test: &TestStore, id: JobId, epoch: Epoch, text: &str) -> Result<Answer, Refusal> {

@@ -3,7 +3,8 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use windlass_kernel::{
-    Answer, Cause, Event, IdempotencyKey, IdempotencyScope, JobId, Refusal, State,
+    Answer, Cause, Event, IdempotencyKey, IdempotencyScope, JobId, LetterState, OpKind, Refusal,
+    State,
     ops::{Cancel, Claim, Idempotency, NewJob, Requeue, Rerun},
 };
 use windlass_store::{Reply, Write};
@@ -19,6 +20,7 @@ for_each_backend!(
     one_key_from_many_sides_is_one_job,
     one_letter_that_many_requeue_is_one_new_job,
     one_task_that_many_run_again_runs_once,
+    requeues_against_reruns_make_one_new_job,
     everyone_gets_their_own_answers_in_order,
     a_refused_write_does_not_fail_its_neighbours,
 );
@@ -97,7 +99,8 @@ fn of_two_settles_one_counts(backend: Backend) {
         let told = outcomes.map(|outcome| write(settle(id, epoch, outcome))).to_vec();
         let told = answers(at_once(&test, told));
         let winner = told.iter().position(Result::is_ok).expect("one of them counts");
-        assert_eq!(told[1 - winner], Err(Refusal::StaleAttempt));
+        let (from, op) = (states[winner], OpKind::Settle);
+        assert_eq!(told[1 - winner], Err(Refusal::InvalidTransition { from, op }));
         assert_eq!(test.job(id).state, states[winner]);
         let ends = events(&test, id).into_iter().filter(|event| event.to.is_end());
         assert_eq!(ends.map(|event| event.to).collect::<Vec<_>>(), [states[winner]]);
@@ -190,6 +193,31 @@ fn one_task_that_many_run_again_runs_once(backend: Backend) {
         .partition(Result::is_ok);
     let lost: Vec<Refusal> = lost.into_iter().map(Result::unwrap_err).collect();
     assert_eq!((won.len(), codes(&lost)), (1, HashSet::from(["TASK_ACTIVE"])));
+    assert_eq!(test.wait(test.store.open_jobs()).len(), 1);
+}
+
+fn requeues_against_reruns_make_one_new_job(backend: Backend) {
+    let test = TestStore::new(backend);
+    let id = test.enqueue(1, plain());
+    let epoch = test.claim("w1", 1, 1)[0].job.epoch;
+    let failed = test.op(settle(id, epoch, failed_for_good())).unwrap();
+    let dlq_id = failed.dlq_id.unwrap();
+    let either = |number: usize| {
+        let (new_job_id, by) = (JobId::from_u128(100 + number as u128), person("ann"));
+        match number % 2 {
+            0 => write(Requeue { dlq_id, new_job_id, payload: None, by }),
+            _ => write(Rerun { job_id: id, new_job_id, by }),
+        }
+    };
+    let (won, lost): (Vec<_>, Vec<_>) = answers(at_once(&test, (0..MANY).map(either).collect()))
+        .into_iter()
+        .partition(Result::is_ok);
+    let lost: Vec<Refusal> = lost.into_iter().map(Result::unwrap_err).collect();
+    let expected = HashSet::from(["DLQ_REQUEUE_CONFLICT", "TASK_ACTIVE"]);
+    assert_eq!((won.len(), codes(&lost)), (1, expected));
+    let heir = won[0].as_ref().unwrap().job_id;
+    let letter = test.wait(test.store.letter(&Scope::Every, dlq_id)).unwrap();
+    assert_eq!((letter.state, letter.requeued_as), (LetterState::Requeued, Some(heir)));
     assert_eq!(test.wait(test.store.open_jobs()).len(), 1);
 }
 

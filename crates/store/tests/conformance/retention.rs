@@ -8,7 +8,7 @@ mod ties;
 use std::{collections::BTreeMap, time::Duration};
 
 use windlass_kernel::{
-    DlqId, IdempotencyKey, IdempotencyScope, JobId, Op, Retention, TenantId, Timestamp,
+    DlqId, IdempotencyKey, IdempotencyScope, JobId, Op, Retention, Tag, TenantId, Timestamp,
     ops::{Enqueue, Idempotency, NewJob},
 };
 use windlass_store::{Write, read::Pruned};
@@ -87,7 +87,8 @@ fn is_there(test: &TestStore, id: JobId) -> bool {
 fn a_job_goes_whole_when_it_was_at_its_end_for_long_enough(backend: Backend) {
     let test = TestStore::new(backend);
     let big = with_payload(&format!("\"{}\"", "x".repeat(1000)));
-    let id = finish(&test, 1, big);
+    let tags = vec![Tag::new("vip").unwrap(), Tag::new("blue").unwrap()];
+    let id = finish(&test, 1, NewJob { tags, ..big });
     test.enqueue(2, plain());
     let epoch = test.job(id).epoch;
     test.pass(HOUR - Duration::from_micros(1));

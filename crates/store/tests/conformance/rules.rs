@@ -52,11 +52,16 @@ pub(crate) fn name(name: &str) -> RuleName {
 
 pub(crate) fn put(rule: &str, scope: Scope, says: Says) -> Write {
     let (name, by) = (name(rule), person("ann"));
-    Write::Rule(RuleOp::Put(PutRule { name, scope, says, by, reason: None }))
+    Write::Rule(RuleOp::Put(PutRule { name, scope, says, within: None, by, reason: None }))
 }
 
 pub(crate) fn drop_rule(rule: &str) -> Write {
-    Write::Rule(RuleOp::Drop(DropRule { name: name(rule), by: person("ann"), reason: None }))
+    Write::Rule(RuleOp::Drop(DropRule {
+        name: name(rule),
+        within: None,
+        by: person("ann"),
+        reason: None,
+    }))
 }
 
 pub(crate) fn limit(max: u32, each: Each) -> Says {

@@ -1,7 +1,7 @@
 //! Tenants: what is another's is not there, whatever is asked for and however it is named.
 
 use windlass_kernel::{
-    DlqId, Epoch, IdempotencyKey, IdempotencyScope, JobId, TaskId, TenantId,
+    By, DlqId, Epoch, IdempotencyKey, IdempotencyScope, JobId, TaskId, TenantId,
     ops::{Discard, Enqueue, Idempotency, NewJob, NewTask, Outcome, Renew},
 };
 use windlass_store::{
@@ -47,7 +47,14 @@ fn both(backend: Backend) -> TestStore {
         let epoch = claim(&test, first);
         let id = JobId::from_u128(first);
         let progress = Some(payload("7"));
-        let renew = Renew { job_id: id, epoch, lease: LEASE, heartbeat: true, progress };
+        let renew = Renew {
+            job_id: id,
+            epoch,
+            by: By::worker(worker("w1")),
+            lease: LEASE,
+            heartbeat: true,
+            progress,
+        };
         test.write(op_of(name, renew)).unwrap();
         let stats = Some(payload("{\"rows\":1}"));
         let end = settle(id, epoch, failed_for_good());
@@ -140,7 +147,7 @@ fn every_list_is_of_one_tenant_or_of_all(backend: Backend) {
     let letters = |scope: Scope, limit| {
         let (mut found, mut from) = (Vec::new(), None);
         loop {
-            let filter = LetterFilter { scope: scope.clone(), state: None };
+            let filter = LetterFilter::of(scope.clone());
             let page = test.wait(test.store.letters(filter, Cursor { from, limit }));
             found.extend(page.items.iter().map(|letter| letter.job_id.as_u128()));
             from = page.next;
@@ -227,6 +234,7 @@ fn why_a_job_waits_names_nothing_of_others(backend: Backend) {
         name: RuleName::new("one").unwrap(),
         scope: rule::Scope::default(),
         says: Says::Concurrency { max: 1, each: rule::Each::Together },
+        within: None,
         by: person("ann"),
         reason: None,
     };

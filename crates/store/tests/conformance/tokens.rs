@@ -15,6 +15,7 @@ for_each_backend!(
     the_same_issue_again_is_answered_and_another_is_refused,
     a_token_is_revoked_once_and_told,
     each_tenant_sees_and_revokes_its_own,
+    one_admin_stays,
     in_one_commit_ops_on_a_token_see_each_other,
     of_two_who_issue_one_id_at_once_one_is_refused,
 );
@@ -35,7 +36,7 @@ fn issue(number: u128, tenant: Option<&str>) -> IssueToken {
 
 fn revoke(number: u128) -> RevokeToken {
     let (id, reason) = (TokenId::from_u128(number), Some("lost".to_owned()));
-    RevokeToken { id, within: None, reason, by: person("ann") }
+    RevokeToken { id, within: None, reason, force: false, by: person("ann") }
 }
 
 fn write_of(op: TokenOp) -> Write {
@@ -115,6 +116,29 @@ fn a_token_is_revoked_once_and_told(backend: Backend) {
     assert!(lines[0].contains(r#""reason":"lost""#), "{}", lines[0]);
     assert!(lines[1].contains(r#""what":"issued","actor":"user:root""#), "{}", lines[1]);
     assert!(lines.iter().all(|line| !line.contains("digest")));
+    check(&test);
+}
+
+/// Of two admins who revoke each other at once, one stays.
+fn one_admin_stays(backend: Backend) {
+    let test = TestStore::new(backend);
+    let admin =
+        |number: u128, of: Option<&str>| IssueToken { role: Role::Admin, ..issue(number, of) };
+    for (number, of) in [(1, Some("a")), (2, Some("a")), (3, Some("b")), (4, None)] {
+        done(&test, TokenOp::Issue(admin(number, of))).unwrap();
+    }
+    let last = |refused: Result<Token, Refusal>| refused.unwrap_err().code();
+    // The one for all tenants is the last of its sort; it can take the place of any other.
+    assert_eq!(last(done(&test, TokenOp::Revoke(revoke(4)))), "LAST_ADMIN");
+    done(&test, TokenOp::Revoke(revoke(3))).unwrap();
+    done(&test, TokenOp::Revoke(RevokeToken { force: true, ..revoke(4) })).unwrap();
+    let both = [1, 2].map(|number| write_of(TokenOp::Revoke(revoke(number)))).to_vec();
+    let told = crate::races::at_once(&test, both);
+    let refused: Vec<_> =
+        told.iter().filter_map(|it| it.as_ref().err()).map(Refusal::code).collect();
+    assert_eq!(refused, ["LAST_ADMIN"]);
+    let live = test.wait(test.store.tokens(&Scope::Every));
+    assert_eq!(live.iter().filter(|token| token.is_live(test.now())).count(), 1);
     check(&test);
 }
 

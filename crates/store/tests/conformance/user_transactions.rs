@@ -9,7 +9,8 @@ use std::{
 };
 
 use windlass_kernel::{
-    IdempotencyKey, IdempotencyScope, Job, JobId, Refusal, State, TaskId, TenantId, Timestamp,
+    IdempotencyKey, IdempotencyScope, Job, JobId, Kind, Queue, Refusal, State, TaskId, TenantId,
+    Timestamp,
     job::Priority,
     ops::{Cancel, Idempotency, NewJob, NewTask},
 };
@@ -119,7 +120,7 @@ fn many_in_one_transaction_keep_their_order(backend: Backend) {
     user_commits(&test, (1..=1_200).rev().map(|number| (number, plain())));
     // The one that was asked for last is found, though a commit takes fewer than there are.
     assert!(find(&test, 1).is_some());
-    let feed = test.wait(test.store.feed(&Scope::Every, 0, 1_000));
+    let feed = test.wait(test.store.feed(&Scope::Every, 0, 1_200));
     let made: Vec<String> = feed.events.iter().map(|event| event.line[2..28].to_owned()).collect();
     let asked =
         (1..=1_200).rev().map(|number| JobId::from_u128(number).to_string()[4..].to_owned());
@@ -226,6 +227,8 @@ fn what_can_be_refused_at_once_is_refused_before_anything_is_written(backend: Ba
         NewJob { timeout: odd, ..plain() },
         NewJob { deadline_at: early, ..plain() },
         NewJob { idempotency: reserved, ..plain() },
+        NewJob { kind: Kind::new("windlass.webhook").unwrap(), ..plain() },
+        NewJob { queue: Queue::new("windlass.webhooks").unwrap(), ..plain() },
     ];
     let refused = wrong.clone().map(|new| test.op(enqueue(1, new)).unwrap_err());
     let mut user = test.home.user();

@@ -64,7 +64,7 @@ fn no_time_passes_while_the_store_works() {
         let _entered = handle.enter();
         Timestamp::from_micros(START).plus(start.elapsed())
     });
-    let store = Sqlite::in_memory(MemoryOptions { clock, inline: true }).unwrap();
+    let store = Sqlite::in_memory(MemoryOptions { clock, ticks: None, inline: true }).unwrap();
     runtime.block_on(async {
         // A timer that is due soon would be the first thing to happen if the runtime were ever idle.
         let timer = tokio::spawn(tokio::time::sleep(Duration::from_millis(1)));

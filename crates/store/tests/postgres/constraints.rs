@@ -104,6 +104,7 @@ const CASES: &[(&str, &str)] = &[
         "INSERT INTO sessions (worker, until, renewals, lapses_at, started_at) SELECT worker, until, renewals, lapses_at, started_at FROM sessions",
     ),
     ("children_pkey", "INSERT INTO children SELECT * FROM children"),
+    ("job_tags_pkey", "INSERT INTO job_tags VALUES ('acme', 'vip', {1}), ('acme', 'vip', {1})"),
     ("progress_pkey", "INSERT INTO progress VALUES ({2}, 1, now(), '1'), ({2}, 1, now(), '2')"),
     ("progress_epoch_check", "INSERT INTO progress VALUES ({2}, 0, now(), '1')"),
     ("log_count_check", "UPDATE log SET count = 0"),

@@ -3,9 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "in a test, what fails should fail here")]
 
 mod at_once;
+mod children;
 #[path = "../common/mod.rs"]
 mod common;
 mod constraints;
+mod elsewhere;
 mod inbox;
 mod nodes;
 mod open;

@@ -36,6 +36,28 @@ fn a_url_says_all_there_is_to_say() {
 }
 
 #[test]
+fn only_what_is_asked_for_goes_in_clear_to_another_machine() {
+    use windlass_store::postgres::{Verify, tokio_postgres::config::SslMode};
+    for (url, mode, verify) in [
+        ("postgres://db.example/x", SslMode::Require, Verify::System),
+        ("postgres://db.example/x?sslmode=verify-full", SslMode::Require, Verify::System),
+        ("postgres://db.example/x?sslmode=require", SslMode::Require, Verify::Nothing),
+        ("postgres://db.example/x?sslmode=prefer", SslMode::Require, Verify::Nothing),
+        ("postgres://db.example/x?sslmode=disable", SslMode::Disable, Verify::Nothing),
+        ("postgres://127.0.0.1,db.example/x", SslMode::Require, Verify::System),
+        ("postgres://10.0.0.7/x", SslMode::Require, Verify::System),
+        ("postgres://127.0.0.1/x", SslMode::Prefer, Verify::Nothing),
+        ("postgres://localhost/x", SslMode::Prefer, Verify::Nothing),
+        ("postgres://%2Fvar%2Frun/x", SslMode::Prefer, Verify::Nothing),
+    ] {
+        let options = Options::parse(url).unwrap();
+        assert_eq!((options.config.get_ssl_mode(), &options.verify), (mode, &verify), "{url}");
+        assert_eq!(options.is_in_clear(), mode == SslMode::Disable, "{url}");
+    }
+    assert!(!Options::parse("postgres://[::1]/x?sslmode=disable").unwrap().is_in_clear());
+}
+
+#[test]
 fn a_url_that_makes_no_sense_is_told_without_its_password() {
     let error = Options::parse("postgres://ann:secret@db.example/shop?colour=red").err().unwrap();
     let said = format!("{error}: {}", error.source().unwrap());
@@ -58,8 +80,26 @@ fn a_server_that_is_not_there_is_told_by_its_name() {
     // A port that nobody listens on: the one after the cluster's own is free, or speaks no PostgreSQL.
     let options = Options::parse("postgres://postgres@127.0.0.1:1/postgres").unwrap();
     let (error, said) = refused(options);
-    assert_eq!(error.code(), "STORE_CANNOT_OPEN");
+    assert_eq!(error.code(), "UNAVAILABLE");
     assert!(said.contains("127.0.0.1") && said.contains("refused"), "{said}");
+}
+
+/// A server that is not there, one that is starting or stopping, and one that cuts the line: it may be there in a moment.
+/// A server that is there and refuses us is another matter.
+#[test]
+fn a_server_that_is_away_is_told_from_one_that_refuses() {
+    let cut = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = cut.local_addr().unwrap().port();
+    std::thread::spawn(move || cut.incoming().for_each(drop));
+    let socket = "postgres://postgres@%2Ftmp%2Fnobody-is-here/postgres".to_owned();
+    let cuts = format!("postgres://postgres@127.0.0.1:{port}/postgres?sslmode=disable");
+    for url in [socket, cuts] {
+        let (error, said) = refused(Options::parse(&url).unwrap());
+        assert_eq!(error.code(), "UNAVAILABLE", "{url}: {said}");
+    }
+    let mut stranger = SchemaHome::new().options.clone();
+    stranger.config.user("nobody_knows");
+    assert_eq!(refused(stranger).0.code(), "STORE_CANNOT_OPEN");
 }
 
 /// Whoever prints the whole chain reads each cause once.

@@ -31,7 +31,7 @@ fn node(test: &TestStore) -> Arc<dyn Store> {
 fn put(name: &str, says: Says) -> Write {
     let (name, by) = (RuleName::new(name).unwrap(), person("ann"));
     let scope = Scope::queue(queue(NewJob::DEFAULT_NAME));
-    Write::Rule(RuleOp::Put(PutRule { name, scope, says, by, reason: None }))
+    Write::Rule(RuleOp::Put(PutRule { name, scope, says, within: None, by, reason: None }))
 }
 
 fn with_key(number: u128) -> NewJob {
@@ -251,7 +251,15 @@ fn claims_by_turns_do_not_always_get_the_same_half() {
     let (name, by) = (RuleName::new("one").unwrap(), person("ann"));
     let says = Says::Concurrency { max: 2, each: Each::Key };
     let scope = Scope::default();
-    test.write(Write::Rule(RuleOp::Put(PutRule { name, scope, says, by, reason: None }))).unwrap();
+    test.write(Write::Rule(RuleOp::Put(PutRule {
+        name,
+        scope,
+        says,
+        within: None,
+        by,
+        reason: None,
+    })))
+    .unwrap();
     let mut got = HashMap::new();
     for number in 1..=4 {
         let from = if number % 2 == 0 { "red" } else { "blue" };

@@ -7,11 +7,13 @@ use windlass_kernel::JobId;
 
 use crate::{
     common::{Home as _, postgres::SchemaHome},
-    load::Ledger,
+    load::{Ledger, Stale},
 };
 
 /// One event, as the view of the database tells it.
 struct Event {
+    /// Its number in the feed, and in the history of its job.
+    feed_number: u64,
     number: i64,
     cause: String,
     from: Option<String>,
@@ -51,6 +53,8 @@ pub(crate) fn judge(home: &SchemaHome, ledger: &Ledger) -> usize {
         });
         assert_eq!(settled, 1, "job {id:x} was settled as {state} under epoch {epoch}");
     }
+    let refused = refused_alive(&histories, &ledger.stale);
+    assert!(refused.is_empty(), "live leases were refused: {refused:?}");
     for id in &ledger.cancelled {
         assert_eq!(times(*id, &|it| it.to == "cancelled"), 1, "job {id:x} was cancelled");
     }
@@ -60,6 +64,24 @@ pub(crate) fn judge(home: &SchemaHome, ledger: &Ledger) -> usize {
     let report = home.check();
     assert!(report.is_clean(), "{report}");
     histories.len()
+}
+
+/// Leases that were refused although they were alive.
+pub(crate) fn false_refusals(home: &SchemaHome, stale: &[Stale]) -> Vec<Stale> {
+    refused_alive(&read_histories(home), stale)
+}
+
+fn refused_alive(histories: &BTreeMap<u128, Vec<Event>>, stale: &[Stale]) -> Vec<Stale> {
+    let history = |stale: &Stale| histories.get(&stale.job).map_or(&[][..], Vec::as_slice);
+    stale.iter().filter(|stale| !ends_before(history(stale), stale)).copied().collect()
+}
+
+/// Every lease that was refused has an end that came before the refusal: an event of its epoch that leads out of the
+/// states which have a lease.
+fn ends_before(history: &[Event], stale: &Stale) -> bool {
+    let has_lease = |state: &str| matches!(state, "dispatched" | "running");
+    let mut seen = history.iter().filter(|event| event.feed_number <= stale.feed_end);
+    seen.any(|event| event.epoch == stale.epoch && !has_lease(&event.to))
 }
 
 fn is_claim(event: &Event) -> bool {
@@ -75,6 +97,7 @@ fn read_histories(home: &SchemaHome) -> BTreeMap<u128, Vec<Event>> {
         let Some(number) = row.get::<_, Option<i64>>(2) else { continue };
         let id: JobId = row.get::<_, &str>(1).parse().unwrap();
         histories.entry(id.as_u128()).or_default().push(Event {
+            feed_number: u64::try_from(place).unwrap(),
             number,
             cause: row.get(3),
             from: row.get(4),

@@ -1,19 +1,20 @@
 //! Work for stores under fault, and a ledger of what was asked and what was acknowledged.
 //!
-//! A worker asks for the same again, under the same identity, until it is told: as a client should.
+//! A worker asks for the same again, under the same identity, until it is told: as a client should. Each call goes to
+//! the next node, as a load balancer would send it: no node sees all calls of one job.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use tokio::{runtime::Runtime, task::JoinHandle, time::sleep};
 use windlass_kernel::{
-    Answer, By, DlqId, Epoch, Jitter, JobId, State,
+    Answer, By, DlqId, Epoch, Jitter, JobId, Refusal, State,
     ops::{Cancel, Outcome, Requeue, Settle},
 };
 use windlass_store::{
@@ -41,6 +42,8 @@ pub(crate) struct Ledger {
     pub(crate) cancelled: BTreeSet<u128>,
     /// New jobs by the letter that they were made from.
     pub(crate) requeued: BTreeMap<u128, u128>,
+    /// Who was told that a lease is lost, and what the last event was by then, if that could be asked.
+    pub(crate) stale: Vec<Stale>,
     /// How often each error was told.
     pub(crate) errors: BTreeMap<&'static str, u64>,
     /// How many commits were acknowledged.
@@ -50,6 +53,15 @@ pub(crate) struct Ledger {
     last_told: Option<Instant>,
     /// The longest that nobody was told anything but errors.
     pub(crate) longest_silence: Duration,
+}
+
+/// A worker was told that the lease of this epoch is lost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stale {
+    pub(crate) job: u128,
+    pub(crate) epoch: u64,
+    /// The last event of the feed afterwards: what ended the lease came before.
+    pub(crate) feed_end: u64,
 }
 
 impl Ledger {
@@ -80,13 +92,13 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// This many workers, on these stores in turn.
+    /// This many workers, each of which goes to these stores in turn.
     pub(crate) fn start(runtime: &Runtime, stores: &[Arc<Postgres>], workers: u128) -> Self {
         let (ledger, stop) = (Arc::<Mutex<Ledger>>::default(), Arc::<AtomicBool>::default());
         let start = |number: u128| {
-            let store = stores[usize::try_from(number).unwrap() % stores.len()].clone();
             let (ledger, stop) = (ledger.clone(), stop.clone());
-            runtime.spawn(Worker { store, number, ledger, stop, made: 0, claims: 0 }.run())
+            let stores = Nodes::new(stores, number);
+            runtime.spawn(Worker { stores, number, ledger, stop, made: 0, claims: 0 }.run())
         };
         let workers = (1..=workers).map(start).collect();
         Self { ledger, stop, workers }
@@ -116,8 +128,27 @@ impl Load {
     }
 }
 
+/// The nodes that a worker's calls reach, one after the other.
+pub(crate) struct Nodes {
+    stores: Vec<Arc<Postgres>>,
+    calls: AtomicUsize,
+}
+
+impl Nodes {
+    pub(crate) fn new(stores: &[Arc<Postgres>], number: u128) -> Self {
+        let calls = AtomicUsize::new(usize::try_from(number).unwrap());
+        Self { stores: stores.to_vec(), calls }
+    }
+
+    pub(crate) fn next(&self) -> &Arc<Postgres> {
+        let call = self.calls.fetch_add(1, Ordering::SeqCst);
+        // Not one after the other without exception: then a job would see the same pair of nodes again and again.
+        &self.stores[(call + call / 3) % self.stores.len()]
+    }
+}
+
 struct Worker {
-    store: Arc<Postgres>,
+    stores: Nodes,
     number: u128,
     ledger: Arc<Mutex<Ledger>>,
     stop: Arc<AtomicBool>,
@@ -191,15 +222,33 @@ impl Worker {
         };
         let mut letters = Vec::new();
         let told = self.until_told(held.iter().map(settle).collect()).await;
+        let feed_end = self.feed_end(&told.replies).await;
         let mut ledger = self.ledger.lock().unwrap();
         for ((id, epoch), reply) in held.iter().zip(&told.replies) {
             // Another worker may have cancelled it.
+            if let Err(Refusal::StaleAttempt) = reply {
+                let (job, epoch) = (id.as_u128(), epoch.get());
+                ledger.stale.push(Stale { job, epoch, feed_end });
+            }
             let Ok(reply) = reply else { continue };
             let answer = told.answer(reply);
             ledger.settled.insert((id.as_u128(), epoch.get()), answer.state);
             letters.extend(answer.dlq_id);
         }
         letters
+    }
+
+    /// The last event, if a lease was refused.
+    async fn feed_end(&self, replies: &Replies) -> u64 {
+        if !replies.iter().any(|reply| matches!(reply, Err(Refusal::StaleAttempt))) {
+            return 0;
+        }
+        loop {
+            if let Ok(end) = self.stores.next().feed_end().await {
+                return end;
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
     }
 
     async fn requeue(&self, dlq_id: DlqId, id: u128) {
@@ -216,7 +265,7 @@ impl Worker {
         let (writes, begun) = (Arc::new(writes), Instant::now());
         for asks in 1.. {
             let asked = Instant::now();
-            let told = self.store.commit(writes.clone()).await;
+            let told = self.stores.next().commit(writes.clone()).await;
             self.ledger.lock().unwrap().note(&told, asked.elapsed());
             match told {
                 Ok(replies) => return Told { replies, asks },

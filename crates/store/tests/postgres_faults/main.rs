@@ -10,11 +10,13 @@ mod clock;
 #[path = "../common/mod.rs"]
 mod common;
 mod connections;
+mod control;
 mod crash;
 mod feed;
 mod frozen;
 mod judge;
 mod load;
+mod lock_order;
 mod locks;
 mod migrations;
 mod nodes;

@@ -46,7 +46,8 @@ fn child_dies_before_the_promotion() {
         thread::sleep(Duration::from_secs(600));
         Timestamp::from_micros(START)
     };
-    let options = Options { path: path.clone(), clock: Arc::new(clock), address: None };
+    let options =
+        Options { path: path.clone(), clock: Arc::new(clock), ticks: None, address: None };
     let _store = Sqlite::open(options).unwrap();
     let mut shop = Connection::open(path).unwrap();
     let transaction = shop.transaction().unwrap();

@@ -125,7 +125,8 @@ fn enqueue_other(job: &Sample) -> Enqueue {
 
 fn renew(job: &Sample) -> Renew {
     let lease = Duration::from_secs(60);
-    Renew { job_id: job.job_id, epoch: job.epoch, lease, heartbeat: true, progress: None }
+    let by = by_worker();
+    Renew { job_id: job.job_id, epoch: job.epoch, by, lease, heartbeat: true, progress: None }
 }
 
 fn settle(job: &Sample, outcome: Outcome) -> Option<Op> {

@@ -8,8 +8,8 @@ use windlass_kernel::{
     ids::{ClaimId, CorrelationKey},
     job::{Wait, WaitOn},
     ops::{
-        Cancel, Claim, Discard, Enqueue, Expire, Expiry, NewJob, Outcome, Requeue, Settle, Start,
-        WaitFor, Wake, WakeBy,
+        Bury, Cancel, Claim, Discard, Enqueue, Expire, Expiry, NewJob, Outcome, Requeue, Settle,
+        Start, WaitFor, Wake, WakeBy,
     },
 };
 
@@ -65,6 +65,11 @@ impl Sample {
             "failed, discard requested" => Sample::failed().discard(),
             "failed, discarded" => Sample::failed().discard().approve_discard(),
             "failed, requeued" => Sample::failed().requeue(),
+            "succeeded, stale epoch" => {
+                Sample::retry_due().taken_over().started().settled_by_other()
+            }
+            "cancelled, by force" => Sample::running().cancelled_by_force(),
+            "failed, given up" => Sample::running().given_up(),
             unknown => panic!("there is no situation {unknown:?}"),
         }
     }
@@ -207,6 +212,23 @@ impl Sample {
         let op = self.settle_as(outcome);
         self.settled = Some(op.clone());
         self.commit(op)
+    }
+
+    /// Whoever took it over brings it to its end.
+    fn settled_by_other(self) -> Sample {
+        let epoch = self.store.jobs[&self.job_id].epoch;
+        let op = Settle { epoch, ..self.settle_as(succeeded()) };
+        self.commit(op)
+    }
+
+    fn cancelled_by_force(self) -> Sample {
+        let op = self.cancel_op(true);
+        self.commit(op)
+    }
+
+    fn given_up(self) -> Sample {
+        let (job_id, reason) = (self.job_id, "enough".to_owned());
+        self.commit(Bury { job_id, reason, by: user("ann") })
     }
 
     fn wait(self) -> Sample {

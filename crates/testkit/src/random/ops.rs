@@ -393,8 +393,8 @@ fn write_under(job: &Job, epoch: Epoch, chance: &mut Chance) -> Op {
         0 => start(job, epoch),
         1 => {
             let lease = chance.ms(100, 60_000);
-            Renew { job_id: job.id, epoch, lease, heartbeat: true, progress: progress(lease) }
-                .into()
+            let (by, progress) = (holder(job), progress(lease));
+            Renew { job_id: job.id, epoch, by, lease, heartbeat: true, progress }.into()
         }
         2 => Release { job_id: job.id, epoch, by: holder(job) }.into(),
         3 => checkpoint(job, epoch, chance),
@@ -433,7 +433,7 @@ fn start(job: &Job, epoch: Epoch) -> Op {
 fn renew(job: &Job, chance: &mut Chance) -> Op {
     let (lease, heartbeat) = (chance.ms(100, 60_000), chance.percent(50));
     let progress = progress(lease);
-    Renew { job_id: job.id, epoch: job.epoch, lease, heartbeat, progress }.into()
+    Renew { job_id: job.id, epoch: job.epoch, by: holder(job), lease, heartbeat, progress }.into()
 }
 
 /// Half of the renewals say how far the handler has come.

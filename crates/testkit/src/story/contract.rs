@@ -20,16 +20,16 @@ pub(super) fn last_event<'a>(
     let found = match contract {
         None => newest.next().map(|event| (event, json(event))),
         Some("runs") => {
-            newest.find_map(|event| Some((event, json(&runs::tell(event, spec)?.payload))))
+            newest.find_map(|event| Some((event, json(&runs::tell(event, spec, 1)?.payload))))
         }
         Some("tasks") => {
             newest.find_map(|event| Some((event, json(&tasks::tell(event, spec, 1)?.payload))))
         }
         Some("jobs") => {
-            newest.find_map(|event| Some((event, json(&jobs::tell(event, spec)?.payload))))
+            newest.find_map(|event| Some((event, json(&jobs::tell(event, spec, 1)?.payload))))
         }
         Some("ingest") => {
-            newest.find_map(|event| Some((event, json(&ingest::tell(event, spec)?.payload))))
+            newest.find_map(|event| Some((event, json(&ingest::tell(event, spec, 1)?.payload))))
         }
         Some(other) => return unknown("contract", other, "runs tasks jobs ingest"),
     };

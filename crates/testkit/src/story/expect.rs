@@ -292,10 +292,7 @@ impl Seen {
     fn requeued_from(&self) -> Option<String> {
         match self.job.spec.origin {
             // A letter has the id of its job.
-            Origin::Requeued(letter) => {
-                let job_id = windlass_kernel::JobId::from_u128(letter.as_u128());
-                Some(Name::of(job_id).to_string())
-            }
+            Origin::Requeued(letter) => Some(Name::of(letter.job_id()).to_string()),
             Origin::Enqueued | Origin::Rerun(_) => None,
         }
     }
@@ -303,7 +300,8 @@ impl Seen {
     fn rerun_of(&self) -> Option<String> {
         match self.job.spec.origin {
             Origin::Rerun(job_id) => Some(Name::of(job_id).to_string()),
-            Origin::Enqueued | Origin::Requeued(_) => None,
+            Origin::Requeued(letter) => Some(Name::of(letter.job_id()).to_string()),
+            Origin::Enqueued => None,
         }
     }
 }

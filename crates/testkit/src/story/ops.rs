@@ -50,9 +50,9 @@ pub(super) fn op(deed: &Deed, setting: &Setting<'_>) -> Result<Op, Refusal> {
             Op::Start(Start { job_id, epoch, by })
         }
         What::Renew { held, lease: length, heartbeat } => {
-            let (epoch, _) = lease(held, setting)?;
+            let (epoch, by) = lease(held, setting)?;
             let (lease, heartbeat) = (*length, *heartbeat);
-            Op::Renew(Renew { job_id, epoch, lease, heartbeat, progress: None })
+            Op::Renew(Renew { job_id, epoch, by, lease, heartbeat, progress: None })
         }
         What::Release { held } => {
             let (epoch, by) = lease(held, setting)?;

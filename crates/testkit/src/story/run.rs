@@ -200,7 +200,10 @@ impl Scene<'_> {
                 Outcome::Failed(kernel::Failure::transient("TRANSIENT_FAILURE", "as it was asked"))
             }
         };
-        let (by, stats, jitter) = (by(), None, Jitter::NONE);
+        let lease =
+            self.world.job(job_id).and_then(|job| job.lease.as_ref().map(|it| it.worker.clone()));
+        let by = By::worker(lease.unwrap_or(worker));
+        let (stats, jitter) = (None, Jitter::NONE);
         self.commit(Op::Settle(Settle { job_id, epoch, by, outcome, stats, jitter }))
     }
 }

@@ -5,9 +5,9 @@ use std::{sync::Arc, time::Duration};
 use reqwest::Method;
 use serde::Serialize;
 use windlass_kernel::{
-    Actor, Answer, Op, Queue, Refusal, Rule, ScheduleOp, WorkerId,
+    Actor, Answer, Op, Queue, Refusal, Rule, ScheduleOp, Scope, WorkerId,
     ids::ClaimId,
-    ops::PromoteWhen,
+    ops::{Expire, Expiry, PromoteWhen},
     rule::RuleOp,
     schedule::Action,
     time::{as_ms, duration_ms},
@@ -33,6 +33,7 @@ pub(super) async fn send_alone(link: &Link, write: &Write) -> Result<Reply, Fail
         Write::Listens { .. }
         | Write::FollowUpDone { .. }
         | Write::Token(_)
+        | Write::Clock(_)
         | Write::Mark { .. } => {
             unreachable!("no call is made for it")
         }
@@ -95,8 +96,11 @@ async fn renew_session(link: &Link, worker: &WorkerId, lease: Duration) -> Resul
 async fn rule(link: &Link, op: &RuleOp) -> Result<Reply, Failed> {
     let (method, name, actor, body) = match op {
         RuleOp::Put(op) => {
-            let body =
-                serde_json::json!({ "scope": op.scope, "says": op.says, "reason": op.reason });
+            let mut body = serde_json::json!({ "says": op.says, "reason": op.reason });
+            // A server takes an empty scope for a slip: a rule about everything leaves it out.
+            if op.scope != Scope::default() {
+                body["scope"] = serde_json::json!(op.scope);
+            }
             (Method::PUT, &op.name, &op.by.actor, body)
         }
         RuleOp::Drop(op) => {
@@ -160,11 +164,22 @@ fn no(refusal: &Refusal) -> Failed {
     Failed::Problem(Problem { status: 422, code, detail, job_id: None })
 }
 
+/// A server that is not for development has no such call.
+fn only_in_development(failed: Failed) -> Failed {
+    match failed {
+        Failed::Problem(problem) if problem.code == "NO_ROUTE" => {
+            let why = "needs a server for development: windlass dev, or windlass serve --dev";
+            no(&Refusal::invalid("fault", why))
+        }
+        failed => failed,
+    }
+}
+
 /// An op of a person on a job or a letter.
 async fn act(link: &Link, op: &Op) -> Result<Answer, Failed> {
     let post = Method::POST;
-    let id = op.dlq_id().map(|id| id.to_string());
-    let id = id.or_else(|| op.job_id().map(|id| id.to_string())).unwrap_or_default();
+    let id = op.job_id().map(|id| id.to_string());
+    let id = id.or_else(|| op.dlq_id().map(|id| id.to_string())).unwrap_or_default();
     let on_job = async |word: &str, actor: &Actor, body: serde_json::Value| {
         let path = ["jobs", id.as_str(), word];
         let job: JobDocument =
@@ -184,6 +199,12 @@ async fn act(link: &Link, op: &Op) -> Result<Answer, Failed> {
         Op::Rerun(op) => {
             let body = serde_json::json!({ "op": "rerun", "new_job_id": op.new_job_id });
             on_job("retry", &op.by.actor, body).await
+        }
+        // A fault that somebody injects. Servers for development take it, and no others.
+        Op::Expire(Expire { job_id, what: Expiry::DeadSession, .. }) => {
+            let path = ["internal", "jobs", &job_id.to_string(), "interrupt"];
+            let sent = link.send::<JobDocument>(post, &path, None, String::new()).await;
+            Ok(sent.map_err(only_in_development)?.answer())
         }
         Op::Promote(op) => match &op.when {
             PromoteWhen::Now { by } => {

@@ -82,7 +82,7 @@ fn refused(own: Option<&TenantId>, write: &Write) -> Option<Told> {
         Write::Schedule(op) => Some(&op.tenant),
         // Each claim says it.
         Write::Listens { .. } => return Some(Ok(Reply::Done)),
-        Write::FollowUpDone { .. } | Write::Token(_) | Write::Mark { .. } => {
+        Write::FollowUpDone { .. } | Write::Token(_) | Write::Clock(_) | Write::Mark { .. } => {
             return Some(Err(Refusal::invalid("op", "is the server's own")));
         }
         Write::Claim(_) | Write::RenewSession { .. } | Write::Rule(_) => None,

@@ -12,7 +12,10 @@ use windlass_kernel::{Actor, TenantId};
 use windlass_store::Error;
 
 use super::{problem::Problem, wire::Me};
-use crate::{clock::Clock, engine::StoreClock};
+use crate::{
+    clock::{Clock, ticks_of},
+    engine::StoreClock,
+};
 
 /// How long a call may take.
 const CALL_MAX: Duration = Duration::from_secs(30);
@@ -74,7 +77,8 @@ impl Link {
                 .is_ok_and(|it: std::net::IpAddr| it.is_loopback());
         let builder = if is_here { builder.no_proxy() } else { builder };
         let client = builder.build().map_err(|why| why.to_string())?;
-        Ok(Self { client, base, token, clock, store_clock: Arc::default() })
+        let store_clock = Arc::new(StoreClock::new(ticks_of(&clock)));
+        Ok(Self { client, base, token, clock, store_clock })
     }
 
     /// Where it leads.

@@ -84,6 +84,9 @@ impl Problem {
                 self.letter_state().map(|state| Refusal::DlqRequeueConflict { state })
             }
             "DLQ_CLOSED" => self.letter_state().map(|state| Refusal::DlqClosed { state }),
+            "LAST_ADMIN" => self
+                .after("it is the last token of an admin for tenant ")
+                .map(|tenant: String| Refusal::LastAdmin { tenant }),
             "DRAINING" => self.draining(),
             _ => None,
         };
@@ -245,6 +248,7 @@ mod tests {
             Refusal::ApprovalRequired { why: "whoever asked cannot approve" },
             Refusal::DlqRequeueConflict { state: LetterState::Discarded },
             Refusal::DlqClosed { state: LetterState::Requeued },
+            Refusal::LastAdmin { tenant: "acme".to_owned() },
             Refusal::CancelRequested,
             Refusal::NotWaitingFor,
             Refusal::ClaimAlone,

@@ -11,15 +11,15 @@ use std::{
 use serde::de::DeserializeOwned;
 use tokio::task::AbortHandle;
 use windlass_kernel::{
-    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, MarkName, Refusal, Retention,
-    Rule, Schedule, ScheduleName, TaskId, TenantId, Timestamp, Token, TokenId, WorkerId,
+    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, LetterState, MarkName, Refusal,
+    Retention, Rule, Schedule, ScheduleName, TaskId, TenantId, Timestamp, Token, TokenId, WorkerId,
 };
 use windlass_store::{
-    Bell, Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
+    Bell, ClockStanding, Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
     read::{
-        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, Listens,
-        OldestReady, Output, Page, Progress, Pruned, Scope, SessionView, Standing, StoredFollowUp,
-        Verified,
+        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter,
+        LetterGroups, Listens, OldestReady, Output, Page, Progress, Pruned, Scope, SessionView,
+        Standing, StoredFollowUp, Verified,
     },
 };
 
@@ -28,8 +28,8 @@ use super::{
     link::{Failed, Link, unfit},
     schedules::ScheduleDocument,
     wire::{
-        AttemptDocument, EventDocument, FeedDocument, JobDocument, LetterDocument, List,
-        QueueDocument, WorkerDocument,
+        AttemptDocument, EventDocument, FeedDocument, GroupsDocument, JobDocument, LetterDocument,
+        List, QueueDocument, WorkerDocument,
     },
 };
 use crate::{Why, clock::Clock, engine::StoreClock};
@@ -103,6 +103,21 @@ impl Remote {
         self.link.get(path, query).await.map_err(Failed::into_error)
     }
 
+    /// A whole list, page by page.
+    async fn all<T: DeserializeOwned>(&self, path: &[&str]) -> Result<Vec<T>, Error> {
+        let (mut items, mut query) = (Vec::new(), Vec::new());
+        loop {
+            let page: List<T> = self.list(path, &query).await?;
+            items.extend(page.items);
+            let Some(next) = page.next else { return Ok(items) };
+            query = vec![("cursor", next)];
+        }
+    }
+
+    async fn groups(&self, query: &[(&str, String)]) -> Result<GroupsDocument, Error> {
+        self.link.get(&["dlq", "groups"], query).await.map_err(Failed::into_error)
+    }
+
     async fn document(&self, scope: &Scope, id: JobId) -> Result<Option<JobDocument>, Error> {
         if !self.admits(scope) {
             return Ok(None);
@@ -168,7 +183,7 @@ fn fit<T>(found: Result<T, Refusal>) -> Result<T, Error> {
 fn page_of<T, U>(list: List<T>, item: impl Fn(T) -> Result<U, Refusal>) -> Result<Page<U>, Error> {
     let items = fit(list.items.into_iter().map(item).collect())?;
     let next = list.next.map(|next| next.parse()).transpose().map_err(|why| unfit(&why))?;
-    Ok(Page { items, next })
+    Ok(Page { items, next, stopped: list.incomplete, visited: 0 })
 }
 
 /// What says which part of a list is wanted.
@@ -176,6 +191,23 @@ fn paged(cursor: Cursor) -> Vec<(&'static str, String)> {
     let limit = cursor.limit.clamp(1, Cursor::LIMIT_MAX).to_string();
     let from = cursor.from.map(|from| ("cursor", from.to_string()));
     [Some(("limit", limit)), from].into_iter().flatten().collect()
+}
+
+/// What a filter asks for, but for states, as parameters.
+fn asked(filter: &JobFilter) -> impl Iterator<Item = (&'static str, String)> + use<> {
+    let time = |at: Option<Timestamp>| at.map(|at| at.to_string());
+    let said = [
+        ("queue", filter.queue.as_ref().map(ToString::to_string)),
+        ("kind", filter.kind.as_ref().map(ToString::to_string)),
+        ("tag", filter.tag.as_ref().map(ToString::to_string)),
+        ("code", filter.code.clone()),
+        ("limit_key", filter.limit_key.as_ref().map(ToString::to_string)),
+        ("created_from", time(filter.created_from)),
+        ("created_before", time(filter.created_before)),
+        ("failed_from", time(filter.failed_from)),
+        ("failed_before", time(filter.failed_before)),
+    ];
+    said.into_iter().filter_map(|(name, value)| Some((name, value?)))
 }
 
 impl Store for Remote {
@@ -256,8 +288,8 @@ impl Store for Remote {
         Box::pin(async move {
             let Some(job) = self.job(&scope, id).await? else { return Ok(Vec::new()) };
             let path = ["jobs", &id.to_string(), "attempts"];
-            let list: List<AttemptDocument> = self.list(&path, &[]).await?;
-            Ok(list.items.into_iter().map(|attempt| attempt.into_attempt(&job)).collect())
+            let attempts: Vec<AttemptDocument> = self.all(&path).await?;
+            Ok(attempts.into_iter().map(|attempt| attempt.into_attempt(&job)).collect())
         })
     }
 
@@ -283,19 +315,12 @@ impl Store for Remote {
     fn jobs(&self, filter: JobFilter, cursor: Cursor) -> StoreFuture<'_, Page<Job>> {
         Box::pin(async move {
             if !self.admits(&filter.scope) {
-                return Ok(Page { items: Vec::new(), next: None });
+                return Ok(Page::empty());
             }
             let mut query = paged(cursor);
             let states: Vec<&str> = filter.states.iter().map(|state| state.as_str()).collect();
-            let said = [
-                ("state", (!states.is_empty()).then(|| states.join(","))),
-                ("queue", filter.queue.as_ref().map(ToString::to_string)),
-                ("kind", filter.kind.as_ref().map(ToString::to_string)),
-                ("tag", filter.tag.as_ref().map(ToString::to_string)),
-                ("created_from", filter.created_from.map(|at| at.to_string())),
-                ("created_before", filter.created_before.map(|at| at.to_string())),
-            ];
-            query.extend(said.into_iter().filter_map(|(name, value)| Some((name, value?))));
+            query.extend((!states.is_empty()).then(|| ("state", states.join(","))));
+            query.extend(asked(&filter));
             let mut list: List<JobDocument> = self.list(&["jobs"], &query).await?;
             list.items.retain(|job| filter.scope.admits(job.tenant()));
             page_of(list, JobDocument::into_job)
@@ -305,9 +330,10 @@ impl Store for Remote {
     fn letters(&self, filter: LetterFilter, cursor: Cursor) -> StoreFuture<'_, Page<DeadLetter>> {
         Box::pin(async move {
             if !self.admits(&filter.scope) {
-                return Ok(Page { items: Vec::new(), next: None });
+                return Ok(Page::empty());
             }
             let mut query = paged(cursor);
+            query.extend(asked(&filter.jobs));
             query.extend(filter.state.map(|state| ("state", state.to_string())));
             let mut list: List<LetterDocument> = self.list(&["dlq"], &query).await?;
             list.items.retain(|letter| filter.scope.admits(&letter.tenant));
@@ -315,10 +341,32 @@ impl Store for Remote {
         })
     }
 
+    fn letter_groups(&self, scope: &Scope, state: LetterState) -> StoreFuture<'_, LetterGroups> {
+        let is_seen = self.admits(scope);
+        Box::pin(async move {
+            if !is_seen {
+                return Ok(LetterGroups { groups: Vec::new(), letters: 0, more: false });
+            }
+            let query = [("state", state.to_string())];
+            let found: GroupsDocument = self.groups(&query).await?;
+            Ok(found.into_groups())
+        })
+    }
+
     fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>> {
         Box::pin(async {
-            let list: List<WorkerDocument> = self.list(&["workers"], &[]).await?;
-            fit(list.items.into_iter().filter_map(WorkerDocument::into_view).collect())
+            let (mut items, mut next) = (Vec::new(), None);
+            loop {
+                // A server of before has one page, and no parameter.
+                let query: Vec<_> = next.take().map(|next| ("cursor", next)).into_iter().collect();
+                let list: List<WorkerDocument> = self.list(&["workers"], &query).await?;
+                items.extend(list.items);
+                match list.next {
+                    Some(after) => next = Some(after),
+                    None => break,
+                }
+            }
+            fit(items.into_iter().filter_map(WorkerDocument::into_view).collect())
         })
     }
 
@@ -328,8 +376,8 @@ impl Store for Remote {
 
     fn oldest_ready(&self, _scope: &Scope) -> StoreFuture<'_, Vec<OldestReady>> {
         Box::pin(async {
-            let list: List<QueueDocument> = self.list(&["queues"], &[]).await?;
-            let oldest = list.items.into_iter().filter_map(|queue| {
+            let queues: Vec<QueueDocument> = self.all(&["queues"]).await?;
+            let oldest = queues.into_iter().filter_map(|queue| {
                 Some(OldestReady { since: queue.oldest_ready_at?, queue: queue.queue })
             });
             Ok(oldest.collect())
@@ -415,12 +463,12 @@ impl Store for Remote {
 
     fn counts(&self, _scope: &Scope) -> StoreFuture<'_, Vec<(String, String, u64)>> {
         Box::pin(async {
-            let list: List<QueueDocument> = self.list(&["queues"], &[]).await?;
+            let queues: Vec<QueueDocument> = self.all(&["queues"]).await?;
             let of_queue = |queue: QueueDocument| {
                 let name = queue.queue.to_string();
                 queue.counts.into_iter().map(move |(state, count)| (name.clone(), state, count))
             };
-            Ok(list.items.into_iter().flat_map(of_queue).collect())
+            Ok(queues.into_iter().flat_map(of_queue).collect())
         })
     }
 
@@ -495,5 +543,10 @@ impl Store for Remote {
             let asked: Result<serde_json::Value, Failed> = self.link.get(&["readyz"], &[]).await;
             asked.map(drop).map_err(Failed::into_error)
         })
+    }
+
+    /// The server looks after its clock, and tells of it in its alerts.
+    fn clock(&self) -> ClockStanding {
+        ClockStanding::Agrees
     }
 }

@@ -33,6 +33,41 @@ pub(super) struct Me {
 pub(super) struct List<T> {
     pub(super) items: Vec<T>,
     pub(super) next: Option<String>,
+    #[serde(default)]
+    pub(super) incomplete: bool,
+}
+
+/// Dead letters by cause.
+#[derive(Deserialize)]
+pub(super) struct GroupsDocument {
+    items: Vec<GroupDocument>,
+    looked_at: u64,
+    more: bool,
+}
+
+#[derive(Deserialize)]
+struct GroupDocument {
+    code: String,
+    message: String,
+    count: u64,
+    first_at: Timestamp,
+    last_at: Timestamp,
+    example: DlqId,
+}
+
+impl GroupsDocument {
+    pub(super) fn into_groups(self) -> read::LetterGroups {
+        let group = |it: GroupDocument| read::LetterGroup {
+            code: it.code,
+            cause: it.message,
+            count: it.count,
+            first_at: it.first_at,
+            last_at: it.last_at,
+            newest: it.example,
+        };
+        let groups = self.items.into_iter().map(group).collect();
+        read::LetterGroups { groups, letters: self.looked_at, more: self.more }
+    }
 }
 
 /// A job that is asked for.
@@ -78,7 +113,7 @@ impl<'a> NewJobDocument<'a> {
     /// The job of an op, under its id. It is in the trace that the kernel would give it, whoever sends it.
     pub(super) fn of(op: &'a Enqueue) -> Result<Self, Refusal> {
         let trace = op.new.trace_id.clone().or_else(|| op.by.trace_id.clone());
-        let trace = trace.unwrap_or_else(|| TraceId::for_run(op.job_id, op.random));
+        let trace = trace.unwrap_or_else(|| TraceId::made_for(op.job_id, op.random));
         Ok(Self { job_id: Some(op.job_id), trace_id: Some(trace), ..Self::new(&op.new)? })
     }
 
@@ -87,7 +122,7 @@ impl<'a> NewJobDocument<'a> {
         let (idempotency_scope, idempotency_key) = match &new.idempotency {
             Idempotency::OwnId => (None, None),
             Idempotency::Key { scope, key } => (Some(scope), Some(key)),
-            Idempotency::Run { .. } | Idempotency::Slot { .. } => {
+            Idempotency::Run { .. } | Idempotency::Slot { .. } | Idempotency::Server { .. } => {
                 return Err(Refusal::invalid("idempotency_key", "cannot be sent to a server"));
             }
         };

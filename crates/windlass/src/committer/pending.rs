@@ -35,7 +35,7 @@ impl Lane {
             Write::RenewSession { .. } => Lane::Lease,
             Write::Claim(_) | Write::FollowUpDone { .. } | Write::Schedule(_) => Lane::Bulk,
             Write::Rule(_) | Write::Listens { .. } => Lane::Bulk,
-            Write::Token(_) | Write::Mark { .. } => Lane::Bulk,
+            Write::Token(_) | Write::Mark { .. } | Write::Clock(_) => Lane::Bulk,
             Write::Op { op, .. } => match op.kind() {
                 OpKind::Start
                 | OpKind::Renew

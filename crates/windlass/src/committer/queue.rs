@@ -11,7 +11,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use tokio::sync::{Notify, Semaphore, TryAcquireError, oneshot};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit, TryAcquireError, oneshot};
 use windlass_kernel::{JobId, Op, Payload, ops::Outcome};
 use windlass_store::{Reply, Write};
 
@@ -19,6 +19,7 @@ use super::{
     Config, SubmitError,
     pending::{Lane, Pending, Waiting, waits_for},
     race_point,
+    shares::{Share, Shares, tenant_of},
 };
 
 /// What a submitter is told.
@@ -32,6 +33,8 @@ pub(super) type Sender = oneshot::Sender<Answer>;
 pub(super) struct Entry {
     pub write: Write,
     pub answer: Sender,
+    /// The share that it takes a part of.
+    share: Option<Arc<Share>>,
 }
 
 impl Entry {
@@ -57,6 +60,7 @@ pub(super) struct Queue {
     changed: Notify,
     lease_room: Semaphore,
     bulk_room: Semaphore,
+    shares: Shares,
     config: Config,
     /// Several batches may be on their way at once.
     overlaps: bool,
@@ -69,17 +73,28 @@ struct State {
     pending: Pending<Entry>,
     /// Somebody wants the inbox to be promoted, whether or not anything waits here.
     woken: bool,
-    closed: bool,
+    /// Why nobody is accepted any more, if so.
+    closed: Option<SubmitError>,
 }
 
 impl Queue {
     pub(super) fn new(config: Config, overlaps: bool) -> Arc<Self> {
         let room = || Semaphore::new(config.queue_max as usize);
-        let state = State { pending: Pending::new(config.batch_max), woken: false, closed: false };
+        let state = State { pending: Pending::new(config.batch_max), woken: false, closed: None };
         let (state, changed) = (Mutex::new(state), Notify::new());
         let claims_wait = AtomicBool::new(false);
         let (lease_room, bulk_room) = (room(), room());
-        Arc::new(Self { state, changed, lease_room, bulk_room, config, overlaps, claims_wait })
+        let shares = Shares::new(config.share());
+        Arc::new(Self {
+            state,
+            changed,
+            lease_room,
+            bulk_room,
+            shares,
+            config,
+            overlaps,
+            claims_wait,
+        })
     }
 
     /// From now on claims wait for each other, or do not. Those that wait already do as they did.
@@ -90,22 +105,30 @@ impl Queue {
     /// Accepts a group of writes of one lane, in order, as soon as there is room for all of them. If the
     /// queue is closed, they are told so.
     pub(super) async fn accept(&self, group: Group) {
+        let share = group.share();
+        let part = match &share {
+            Some(share) => share.take(group.lane, group.cost).await,
+            None => None,
+        };
         match self.room(group.lane).acquire_many(group.cost).await {
             Ok(room) => {
                 room.forget();
+                part.map(SemaphorePermit::forget).unwrap_or_default();
                 self.push(group);
             }
-            Err(_) => group.refuse(&SubmitError::Closed),
+            Err(_) => group.refuse(&self.why_closed()),
         }
     }
 
-    /// Accepts a group of writes of one lane now, or says that there is no room.
-    pub(super) fn try_accept(&self, group: Group) -> Result<(), SubmitError> {
+    /// Accepts a group of writes of one lane now, or says that there is no room. Whoever does not wait stands in nobody's
+    /// way for long, so there is no share.
+    pub(super) fn try_accept(&self, mut group: Group) -> Result<(), SubmitError> {
         match self.room(group.lane).try_acquire_many(group.cost) {
             Ok(room) => room.forget(),
             Err(TryAcquireError::NoPermits) => return Err(SubmitError::Full),
-            Err(TryAcquireError::Closed) => return Err(SubmitError::Closed),
+            Err(TryAcquireError::Closed) => return Err(self.why_closed()),
         }
+        group.writes.iter_mut().for_each(|waiting| waiting.item.share = None);
         self.push(group);
         Ok(())
     }
@@ -113,9 +136,9 @@ impl Queue {
     fn push(&self, group: Group) {
         race_point();
         let mut state = self.lock();
-        if state.closed {
+        if let Some(why) = state.closed.clone() {
             drop(state);
-            return group.refuse(&SubmitError::Closed);
+            return group.refuse(&why);
         }
         state.pending.reserve(group.lane, group.writes.len());
         for waiting in group.writes {
@@ -155,7 +178,7 @@ impl Queue {
                 if self.overlaps {
                     state.pending.take_off(&batch);
                 }
-                let is_over = state.closed && state.pending.is_empty();
+                let is_over = state.closed.is_some() && state.pending.is_empty();
                 (batch, woken, is_over)
             };
             race_point();
@@ -181,16 +204,27 @@ impl Queue {
 
     /// Accepts nobody any more. Those who wait for room are told.
     pub(super) fn close(&self) {
-        self.lock().closed = true;
+        self.close_because(&SubmitError::Closed);
+    }
+
+    /// The same, for a reason that everybody is told who comes later. The first reason counts, but for one of the store:
+    /// whoever hears that we are about to end sends again in a moment, which a store that has stopped does not answer.
+    fn close_because(&self, why: &SubmitError) {
+        let mut state = self.lock();
+        if !matches!(state.closed, Some(SubmitError::Store(_))) {
+            state.closed = Some(why.clone());
+        }
+        drop(state);
         race_point();
         self.lease_room.close();
         self.bulk_room.close();
+        self.shares.close();
         self.changed.notify_one();
     }
 
     /// Closes, and gives this answer to whoever still waits.
     pub(super) fn end(&self, answer: &SubmitError) {
-        self.close();
+        self.close_because(answer);
         self.lock().pending.land_all();
         loop {
             let batch = self.lock().pending.next_batch();
@@ -206,7 +240,8 @@ impl Queue {
         let cost = cost(&write).min(self.config.queue_max);
         let claims_wait = self.overlaps && self.claims_wait.load(Ordering::Relaxed);
         let (jobs, lane) = (waits_for(&write, claims_wait), Lane::of(&write));
-        Waiting { jobs, lane, cost, item: Entry { write, answer } }
+        let share = tenant_of(&write).map(|tenant| self.shares.of(tenant));
+        Waiting { jobs, lane, cost, item: Entry { write, answer, share } }
     }
 
     /// The most that a group may cost. A larger one would wait until the queue is empty.
@@ -215,6 +250,7 @@ impl Queue {
     }
 
     fn release(&self, batch: Vec<Waiting<Entry>>) -> Batch {
+        give_back_shares(&batch);
         for lane in [Lane::Lease, Lane::Bulk] {
             let of_lane = batch.iter().filter(|waiting| waiting.lane == lane);
             self.room(lane).add_permits(of_lane.map(|waiting| waiting.cost as usize).sum());
@@ -229,6 +265,10 @@ impl Queue {
         Batch { jobs, entries }
     }
 
+    fn why_closed(&self) -> SubmitError {
+        self.lock().closed.clone().unwrap_or(SubmitError::Closed)
+    }
+
     fn room(&self, lane: Lane) -> &Semaphore {
         match lane {
             Lane::Lease => &self.lease_room,
@@ -239,6 +279,23 @@ impl Queue {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Whoever waits is answered even if something panicked under the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Gives back what the writes of a batch took of their shares. Those that come together are mostly of one tenant.
+fn give_back_shares(batch: &[Waiting<Entry>]) {
+    let is_same = |one: &Waiting<Entry>, other: &Waiting<Entry>| {
+        one.lane == other.lane
+            && match (&one.item.share, &other.item.share) {
+                (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+                (None, None) => true,
+                _ => false,
+            }
+    };
+    for writes in batch.chunk_by(is_same) {
+        if let Some(share) = &writes[0].item.share {
+            share.give_back(writes[0].lane, writes.iter().map(|write| write.cost));
+        }
     }
 }
 
@@ -270,12 +327,25 @@ impl Group {
     /// Adds a write if the group stays in one lane and within `cost_max`; gives it back if not.
     pub(super) fn add(&mut self, write: Waiting<Entry>, cost_max: u32) -> Option<Waiting<Entry>> {
         let cost = self.cost.saturating_add(write.cost);
-        if write.lane != self.lane || cost > cost_max {
+        if write.lane != self.lane || cost > cost_max || !self.has_share_of(&write) {
             return Some(write);
         }
         self.cost = cost;
         self.writes.push(write);
         None
+    }
+
+    /// The share that all of its writes take a part of.
+    fn share(&self) -> Option<Arc<Share>> {
+        self.writes.first()?.item.share.clone()
+    }
+
+    fn has_share_of(&self, write: &Waiting<Entry>) -> bool {
+        match (self.writes.first().map(|first| &first.item.share), &write.item.share) {
+            (Some(Some(one)), Some(other)) => Arc::ptr_eq(one, other),
+            (Some(None), None) => true,
+            _ => false,
+        }
     }
 
     fn refuse(self, error: &SubmitError) {
@@ -295,7 +365,7 @@ fn cost(write: &Write) -> u32 {
         Write::Claim(wanted) => return u32::try_from(wanted.max).unwrap_or(u32::MAX).max(1),
         Write::RenewSession { .. } | Write::FollowUpDone { .. } => return 1,
         Write::Rule(_) | Write::Listens { .. } => return 1,
-        Write::Token(_) | Write::Mark { .. } => return 1,
+        Write::Token(_) | Write::Mark { .. } | Write::Clock(_) => return 1,
         Write::Schedule(op) => {
             let made = u32::try_from(windlass_store::commit::jobs_of(op)).unwrap_or(u32::MAX);
             return made.saturating_add(1);

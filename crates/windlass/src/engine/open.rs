@@ -7,10 +7,11 @@ use windlass_store::postgres;
 use windlass_store::{
     Store,
     sqlite::{MemoryOptions, Options, Sqlite},
+    without_password,
 };
 
 use super::Config;
-use crate::Error;
+use crate::{Error, clock};
 
 /// A store that is open, and what else is known of it.
 pub(super) struct Opened {
@@ -40,7 +41,8 @@ impl Opened {
 pub(super) async fn open(url: &str, config: &Config) -> Result<Opened, Error> {
     match url.split_once(':') {
         Some(("sqlite", ":memory:")) => {
-            let options = MemoryOptions { clock: config.clock.clone(), inline: false };
+            let (clock, ticks) = (config.clock.clone(), clock::ticks_of(&config.clock));
+            let options = MemoryOptions { clock, ticks, inline: false };
             Ok(of_sqlite(Sqlite::in_memory(options)?))
         }
         Some(("sqlite", path)) => open_file(url, path, config),
@@ -59,9 +61,9 @@ fn open_file(url: &str, path: &str, config: &Config) -> Result<Opened, Error> {
     if path.is_empty() {
         return Err(not_understood(url, "the name of a file is missing"));
     }
-    let (path, clock, address) =
-        (PathBuf::from(path), config.clock.clone(), config.address.clone());
-    Ok(of_sqlite(Sqlite::open(Options { path, clock, address })?))
+    let (path, address) = (PathBuf::from(path), config.address.clone());
+    let (clock, ticks) = (config.clock.clone(), clock::ticks_of(&config.clock));
+    Ok(of_sqlite(Sqlite::open(Options { path, clock, ticks, address })?))
 }
 
 fn of_sqlite(sqlite: Sqlite) -> Opened {
@@ -98,12 +100,5 @@ async fn open_server(url: &str, _config: &Config) -> Result<Opened, Error> {
 }
 
 fn not_understood(url: &str, why: &str) -> Error {
-    // An address may have a password in it: what stands before the @ is not shown.
-    let url = match (url.find("://"), url.rfind('@')) {
-        (Some(scheme), Some(at)) if scheme + 3 < at => {
-            format!("{}…{}", &url[..scheme + 3], &url[at..])
-        }
-        _ => url.to_owned(),
-    };
-    Error::Url { url, why: why.to_owned() }
+    Error::Url { url: without_password(url), why: why.to_owned() }
 }

@@ -4,54 +4,59 @@
 //! also if the process dies in between, or if two engines do it at once.
 
 use windlass_kernel::{
-    Actor, FollowUp, Op, TenantId,
+    Actor, FollowUp, JobId, Op, TenantId,
     ops::{Cancel, Wake, WakeBy},
 };
 use windlass_store::{Error, Write, read::StoredFollowUp};
 
 use crate::engine::Inner;
 
-/// The children that are told at once; the others come with the next look.
-const CHILDREN_MAX: usize = 500;
+/// The children that are told at once; the others come with the next look. Each look passes those that have ended, so it
+/// takes many.
+const CHILDREN_MAX: usize = 2_000;
 
 /// Carries out at most so many. Is there more to do?
+///
+/// The ends of children are told together, and all that is done is struck off together: a job with many children has as
+/// many ends to be told of, and two commits for each, one after the other, held up everything behind them.
 pub(super) async fn carry_out(engine: &Inner, max: usize) -> Result<bool, Error> {
     let found = engine.store.follow_ups(max).await?;
     let more = found.len() >= max;
+    let (mut ended, mut wakes, mut done) = (Vec::new(), Vec::new(), Vec::new());
     for StoredFollowUp { id, tenant, follow_up } in found {
-        if carry_out_one(engine, tenant, follow_up).await? {
-            let _ = engine.submit(Write::FollowUpDone { id }).await;
+        match follow_up {
+            FollowUp::ChildEnded { parent, child, .. } => {
+                let op = Op::Wake(Wake { job_id: parent, by: WakeBy::Child { child } });
+                ended.push(id);
+                wakes.push(Write::Op { tenant, op });
+            }
+            FollowUp::CancelChildren { parent } => {
+                done.extend(cancel_children(engine, &tenant, parent).await?.then_some(id));
+            }
         }
     }
+    // A parent that does not wait for a child finds out when it begins to.
+    let told = engine.submit_many(wakes).await;
+    let settled = ended.into_iter().zip(told).filter(|(_, told)| is_settled(told));
+    done.extend(settled.map(|(id, _)| id));
+    let done = done.into_iter().map(|id| Write::FollowUpDone { id }).collect();
+    let _ = engine.submit_many(done).await;
     Ok(more)
 }
 
-/// Is it done?
-async fn carry_out_one(
-    engine: &Inner,
-    tenant: TenantId,
-    follow_up: FollowUp,
-) -> Result<bool, Error> {
-    match follow_up {
-        FollowUp::ChildEnded { parent, child, .. } => {
-            let op = Op::Wake(Wake { job_id: parent, by: WakeBy::Child { child } });
-            // A parent that does not wait for it finds out when it begins to.
-            Ok(is_settled(&engine.submit(Write::Op { tenant, op }).await))
-        }
-        FollowUp::CancelChildren { parent } => {
-            let children = engine.store.open_children(&tenant, parent, CHILDREN_MAX).await?;
-            let cancel = |job_id| {
-                let (reason, by) =
-                    (Some(format!("its parent {parent} is cancelled")), Actor::Scheduler.into());
-                let grace = Cancel::GRACE_DEFAULT;
-                let op = Op::Cancel(Cancel { job_id, force: false, grace, reason, by });
-                Write::Op { tenant: tenant.clone(), op }
-            };
-            let all = children.len() < CHILDREN_MAX;
-            let told = engine.submit_many(children.into_iter().map(cancel).collect()).await;
-            Ok(all && told.iter().all(is_settled))
-        }
-    }
+/// Are all children told?
+async fn cancel_children(engine: &Inner, tenant: &TenantId, parent: JobId) -> Result<bool, Error> {
+    let children = engine.store.open_children(tenant, parent, CHILDREN_MAX).await?;
+    let cancel = |job_id| {
+        let (reason, by) =
+            (Some(format!("its parent {parent} is cancelled")), Actor::Scheduler.into());
+        let grace = Cancel::GRACE_DEFAULT;
+        let op = Op::Cancel(Cancel { job_id, force: false, grace, reason, by });
+        Write::Op { tenant: tenant.clone(), op }
+    };
+    let all = children.len() < CHILDREN_MAX;
+    let told = engine.submit_many(children.into_iter().map(cancel).collect()).await;
+    Ok(all && told.iter().all(is_settled))
 }
 
 /// Was the op answered, be it by a refusal? Then asking again would bring nothing new.

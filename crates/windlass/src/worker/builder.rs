@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 use serde::de::DeserializeOwned;
 use tokio::{sync::watch, task::JoinHandle};
 use windlass_kernel::{Kind, Queue, Refusal, WorkerId, ops::NewJob};
-use windlass_store::{Write, read::Listens};
+use windlass_store::{ClaimMany, Write, read::Listens};
 
 use super::{
     executions::{Executions, Slots},
@@ -44,6 +44,7 @@ pub struct WorkerBuilder<S = ()> {
     layers: Vec<Arc<dyn Middleware>>,
     observer: Option<Observer>,
     concurrency: usize,
+    tenant_max: Option<usize>,
     ahead_max: Option<usize>,
     lease: Duration,
     renew_every: Option<Duration>,
@@ -63,6 +64,7 @@ impl WorkerBuilder {
             layers: Vec::new(),
             observer: None,
             concurrency: 16,
+            tenant_max: None,
             ahead_max: None,
             lease: Duration::from_secs(30),
             renew_every: None,
@@ -83,6 +85,7 @@ impl WorkerBuilder {
             layers: self.layers,
             observer: self.observer,
             concurrency: self.concurrency,
+            tenant_max: self.tenant_max,
             ahead_max: self.ahead_max,
             lease: self.lease,
             renew_every: self.renew_every,
@@ -178,6 +181,13 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         self
     }
 
+    /// How many jobs of one tenant it has in hand at the most; as many as there are slots, if nothing is said. The rest
+    /// of the slots is for others, also while they have no jobs. An engine on a server takes no notice of it.
+    pub fn tenant_max(mut self, jobs: usize) -> Self {
+        self.tenant_max = Some(jobs);
+        self
+    }
+
     /// How often it looks for jobs although nobody told it of any; once a second, if nothing is said.
     pub fn poll(mut self, every: Duration) -> Self {
         self.poll = every;
@@ -235,6 +245,11 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         if queues.is_empty() {
             return refuse("it listens to no queue");
         }
+        let most = ClaimMany::NAMES_MAX;
+        if queues.len() > most || self.handlers.len() > most {
+            let why = "it names more than {most} queues or kinds; let several workers share them";
+            return refuse(&why.replace("{most}", &most.to_string()));
+        }
         let renew_every = self.renew_every.unwrap_or(self.lease / 10);
         if renew_every.is_zero() || renew_every > self.lease / 2 {
             return refuse("it must renew at least twice in a lease");
@@ -244,6 +259,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         let slots = Slots {
             concurrency: self.concurrency,
             ahead_max: self.ahead_max.unwrap_or(0),
+            tenant_max: self.tenant_max.unwrap_or(usize::MAX).max(1),
             reports_max: (self.concurrency * 2).max(1_000),
         };
         Ok(Shared {

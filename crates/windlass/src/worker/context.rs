@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use serde::Serialize;
 use windlass_kernel::{
-    Epoch, Job, JobId, Kind, Op, Payload, Queue, Refusal, TenantId, TraceId, WorkerId, job::Wakeup,
-    ops::Renew,
+    By, Epoch, Job, JobId, Kind, Op, Payload, Queue, Refusal, TenantId, TraceId, WorkerId,
+    job::Wakeup, ops::Renew,
 };
 use windlass_store::{Reply, Write};
 
@@ -212,7 +212,8 @@ impl Context {
     async fn renew(&self, progress: Option<Payload>) -> Result<(), Error> {
         let job = &self.inner.job;
         let (job_id, epoch, lease) = (job.id, job.epoch, self.inner.lease);
-        let op = Op::Renew(Renew { job_id, epoch, lease, heartbeat: true, progress });
+        let by = By::worker(self.inner.worker.clone());
+        let op = Op::Renew(Renew { job_id, epoch, by, lease, heartbeat: true, progress });
         let write = Write::Op { tenant: job.spec.tenant.clone(), op };
         let engine = self.inner.engine.inner();
         match engine.submit(write).await {

@@ -3,13 +3,13 @@
 //! Plain bookkeeping behind one lock. Time comes in as an argument.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use tokio::{sync::Notify, time::Instant};
-use windlass_kernel::{Epoch, JobId};
+use windlass_kernel::{Epoch, JobId, TenantId};
 use windlass_store::{Granted, IdMap, IdSet};
 
 use super::{
@@ -24,6 +24,8 @@ pub(super) struct Slots {
     pub(super) concurrency: usize,
     /// How many jobs wait in the local queue at the most.
     pub(super) ahead_max: usize,
+    /// How many jobs of one tenant it has in hand at the most.
+    pub(super) tenant_max: usize,
     /// How many reports are on their way at the most: the store is slower than the handlers.
     pub(super) reports_max: usize,
 }
@@ -70,6 +72,7 @@ struct State {
 #[derive(Debug)]
 struct Execution {
     epoch: Epoch,
+    tenant: TenantId,
     phase: Phase,
     signals: Signals,
     /// Its place among the grants: a renewal that was sent before it says nothing about it.
@@ -101,7 +104,7 @@ impl Executions {
     /// How many jobs to claim, and whether to start them at once. Who is patient waits for a little more room.
     pub(super) fn wanted(&self, patient: bool, now: Instant) -> Wanted {
         let mut state = self.state();
-        let Slots { concurrency, ahead_max, reports_max } = self.slots;
+        let Slots { concurrency, ahead_max, reports_max, .. } = self.slots;
         let soon = state.pace.lately(now);
         state.calls = true;
         if state.reporting >= reports_max {
@@ -117,6 +120,23 @@ impl Executions {
         let ahead = soon.min(ahead_max);
         let room = ahead.saturating_sub(state.queue.len());
         if room > 0 && room >= ahead / 2 { Wanted::Jobs(room, false) } else { Wanted::Nothing }
+    }
+
+    /// The tenants that have as many slots as they may, and how many jobs may be claimed so that no other has more.
+    pub(super) fn tenants(&self) -> (Vec<TenantId>, usize) {
+        let max = self.slots.tenant_max;
+        if max >= self.slots.concurrency.saturating_add(self.slots.ahead_max) {
+            return (Vec::new(), usize::MAX);
+        }
+        let state = self.state();
+        let mut held: BTreeMap<&TenantId, usize> = BTreeMap::new();
+        for execution in state.by_job.values().filter(|it| it.phase != Phase::Reports) {
+            *held.entry(&execution.tenant).or_default() += 1;
+        }
+        let full = held.iter().filter(|(_, count)| **count >= max);
+        let full = full.map(|(tenant, _)| (*tenant).clone()).collect();
+        let most = held.values().copied().filter(|count| *count < max).max().unwrap_or(0);
+        (full, max - most)
     }
 
     /// Nobody waits for room until [`Executions::wanted`] is asked again: those who make some need not tell.
@@ -152,8 +172,9 @@ impl Executions {
         state.grants += 1;
         let phase = if started { Phase::Runs } else { Phase::Waits };
         let until = claimed_at + lease;
+        let tenant = granted.job.spec.tenant.clone();
         let execution =
-            Execution { epoch, phase, signals: signals.clone(), grant, claimed_at, until };
+            Execution { epoch, tenant, phase, signals: signals.clone(), grant, claimed_at, until };
         if let Some(old) = state.by_job.insert(job_id, execution) {
             state.forget(&old);
             old.signals.raise(Signal::LeaseLost);

@@ -34,6 +34,16 @@ use super::{
 ///     Ok(1)
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a handler of this worker",
+    label = "not a handler",
+    note = "a handler is `async fn(payload)`, `async fn(payload, Context)` or `async fn(payload, Context, Arc<State>)`, with \
+            its arguments in this order",
+    note = "a handler that takes `Arc<State>` needs `.state(…)` on the worker before `.handle(…)`",
+    note = "it returns `Result<T, E>`: `T` can be written as JSON, `E` is any error that is `Send + Sync + 'static`",
+    note = "its payload implements `serde::Deserialize`, and its future is `Send`: hold no `Rc`, `RefCell` or \
+            `std::sync::MutexGuard` across an `.await`"
+)]
 pub trait Handler<S, A>: Send + Sync + 'static {
     /// What it takes.
     type Payload: DeserializeOwned + Send + 'static;

@@ -177,7 +177,7 @@ pub(super) async fn report(shared: &Shared, job: &Job, op: Op) -> Reported {
     }
 }
 
-/// Will the same never be taken?
+/// Will the same never be taken? What is damaged may be mended while the lease lasts.
 fn is_hopeless(error: &store::Error) -> bool {
-    !error.info().retryable
+    !error.info().retryable && !matches!(error, store::Error::Damaged(_))
 }

@@ -7,7 +7,9 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep, sleep_until},
 };
-use windlass_kernel::{By, Jitter, Job, Kind, Op, Queue, Timestamp, WorkerId, ops::Release};
+use windlass_kernel::{
+    By, Jitter, Job, Kind, Op, Queue, TenantId, Timestamp, WorkerId, ops::Release,
+};
 use windlass_store::{self as store, ClaimMany, Granted, Reply, Write};
 
 use super::{
@@ -117,6 +119,8 @@ async fn claim_all(
     // May there be some that wait until this worker is idle? A job that has to be alone waits for that, or lets
     // others wait until it has ended, and nobody tells.
     let mut hungry_when_idle = false;
+    // May there be some of tenants that have as many slots as they may?
+    let mut hungry_when_changed = false;
     let mut again = CLAIM_AGAIN;
     // When a rule lets the next job go, if time alone does that.
     let mut claim_at = None;
@@ -142,7 +146,9 @@ async fn claim_all(
             false => Wanted::Nothing,
         };
         if let Wanted::Jobs(max, start) = wanted {
-            let new = || (wanted_claim(shared, max.min(CLAIM_MAX), start), Instant::now());
+            let (full, room) = shared.executions.tenants();
+            let free = max.min(CLAIM_MAX);
+            let new = || (wanted_claim(shared, free.min(room), start, full), Instant::now());
             let was_lost = lost.is_some();
             let (claim, sent) = lost.take().unwrap_or_else(new);
             let (max, start) = (claim.max, claim.start);
@@ -156,6 +162,8 @@ async fn claim_all(
                     claim_at = again_at.map(|at| Instant::now() + at.since(shared.inner().now()));
                     again = CLAIM_AGAIN;
                     hungry = leases.len() >= max;
+                    // Those whose slots are all taken may have more, for when one is free.
+                    hungry_when_changed = !claim.except.is_empty();
                     hungry_when_idle = leases.is_empty() || leases.iter().any(is_alone);
                     for granted in leases {
                         take(shared, tasks, granted, start, sent);
@@ -163,7 +171,7 @@ async fn claim_all(
                     shared.executions.set_claiming(false);
                 }
                 Err(SubmitError::Closed) => return Err(Error::Closed),
-                Err(SubmitError::Store(error)) if !error.info().retryable => {
+                Err(SubmitError::Store(error)) if is_the_end(&error) => {
                     return Err(Error::Store(error));
                 }
                 Err(SubmitError::Refused(refusal)) => return Err(refusal.into()),
@@ -180,7 +188,7 @@ async fn claim_all(
             }
             continue;
         }
-        if !hungry && !hungry_when_idle {
+        if !hungry && !hungry_when_idle && !hungry_when_changed {
             shared.executions.rest();
         }
         let poll = if wanted == Wanted::MoreRoom { ROOM_SOON } else { shared.poll };
@@ -193,9 +201,12 @@ async fn claim_all(
             changed = orders.changed() => if changed.is_err() {
                 return Ok(None);
             },
-            () = shared.executions.changed() => if shared.executions.is_idle() {
-                hungry |= std::mem::take(&mut hungry_when_idle);
-            },
+            () = shared.executions.changed() => {
+                hungry |= std::mem::take(&mut hungry_when_changed);
+                if shared.executions.is_idle() {
+                    hungry |= std::mem::take(&mut hungry_when_idle);
+                }
+            }
             () = ready.rung() => hungry = true,
             () = retry_due.rung() => hungry = true,
             () = sleep_until(poll_at.min(overdue_at)) => {
@@ -210,12 +221,13 @@ async fn claim_all(
 /// Jobs, and when to ask again at the latest.
 type Claimed = (Vec<Granted>, Option<Timestamp>);
 
-fn wanted_claim(shared: &Shared, max: usize, start: bool) -> ClaimMany {
+fn wanted_claim(shared: &Shared, max: usize, start: bool, except: Vec<TenantId>) -> ClaimMany {
     ClaimMany {
         claim_id: shared.inner().ids.claim_id(),
         worker: shared.worker.clone(),
         trace_id: None,
         tenant: None,
+        except,
         queues: shared.queues.clone(),
         kinds: shared.handlers.keys().cloned().collect(),
         max,
@@ -230,6 +242,13 @@ async fn send_claim(shared: &Shared, wanted: ClaimMany) -> Result<Claimed, Submi
         Reply::Granted { jobs, again_at } => Ok((jobs, again_at)),
         _ => unreachable!("a claim is answered by leases"),
     }
+}
+
+/// Will no claim ever be answered? What is damaged or contradicts the rules may be mended, and the store's health tells
+/// of it meanwhile.
+fn is_the_end(error: &store::Error) -> bool {
+    let may_pass = matches!(error, store::Error::Damaged(_) | store::Error::Contradiction(_));
+    !error.info().retryable && !may_pass
 }
 
 /// Does nobody know what became of it?

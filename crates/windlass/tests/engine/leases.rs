@@ -21,6 +21,7 @@ async fn lose_a_claim(engine: &Engine, worker: &Worker, start: bool) -> JobId {
         worker: worker.id().clone(),
         trace_id: None,
         tenant: None,
+        except: Vec::new(),
         queues: vec![Queue::new("default").unwrap()],
         kinds: vec![Kind::new("do").unwrap()],
         max: 1,

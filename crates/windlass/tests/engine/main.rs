@@ -12,6 +12,7 @@ mod children;
 mod common;
 mod faults;
 mod handlers;
+mod health;
 mod keeping;
 mod leases;
 #[path = "../simulation/line.rs"]

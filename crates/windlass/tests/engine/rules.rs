@@ -301,6 +301,34 @@ async fn what_is_unique_is_there_once_until_it_is_done() -> HandlerResult {
 }
 
 #[tokio::test(start_paused = true)]
+async fn slow_jobs_of_one_tenant_leave_slots_to_others() -> HandlerResult {
+    let engine = testing::engine()?;
+    let worker = engine.worker().concurrency(4).tenant_max(3).handle(act).start().await?;
+    let slow = engine.tenant("slow")?;
+    let jobs = slow.enqueue_all((0..10).map(|_| Do::SleepMs(60_000))).await;
+    // All that may begin have begun.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let mut running = 0;
+    for job in &jobs {
+        let job = slow.job(job.as_ref().unwrap().id).await?;
+        running += usize::from(job.state == State::Running);
+    }
+    assert_eq!(running, 3, "the fourth slot is for others");
+    let quick = engine.tenant("quick")?;
+    let began = Instant::now();
+    let job = quick.enqueue(Do::succeed()).await?;
+    quick.wait(job.id).await?;
+    assert!(began.elapsed() < Duration::from_secs(30), "it waited {:?}", began.elapsed());
+    // What had to wait is taken as soon as there is a slot, and all come to their ends.
+    for job in jobs {
+        slow.wait(job?.id).await?;
+    }
+    assert!(began.elapsed() < Duration::from_secs(300), "all took {:?}", began.elapsed());
+    worker.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_tenant_with_many_jobs_does_not_keep_another_waiting() -> HandlerResult {
     let engine = testing::engine()?;
     engine.tenant("big")?.enqueue_all((0..2_000).map(|_| Do::SleepMs(100))).await;

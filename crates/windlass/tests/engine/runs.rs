@@ -32,7 +32,7 @@ async fn create(engine: &Engine, new: NewJob) -> Result<JobId, SubmitError> {
 async fn told(engine: &Engine, id: JobId) -> Vec<RunStatusChanged> {
     let spec = engine.job(id).await.unwrap().spec;
     let events = engine.store().events(&Scope::Every, id).await.unwrap();
-    events.iter().filter_map(|event| runs::tell(event, &spec)).map(|told| told.payload).collect()
+    events.iter().filter_map(|event| runs::tell(event, &spec, 1)).map(|told| told.payload).collect()
 }
 
 /// The states of a run, each with its attempt, its code and who did it.

@@ -191,6 +191,7 @@ async fn claim(engine: &Engine, start: bool) -> windlass_store::Granted {
         worker: "elsewhere".parse().unwrap(),
         trace_id: None,
         tenant: None,
+        except: Vec::new(),
         queues: vec!["default".parse().unwrap()],
         kinds: Vec::new(),
         max: 1,

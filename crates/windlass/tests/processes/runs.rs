@@ -41,5 +41,5 @@ pub(crate) async fn create_for_task(engine: &Engine, task: &str, key: &str, what
 pub(crate) async fn history(engine: &Engine, run: JobId) -> Vec<Told<RunStatusChanged>> {
     let spec = engine.job(run).await.unwrap().spec;
     let events = engine.store().events(&Scope::Every, run).await.unwrap();
-    events.iter().filter_map(|event| runs::tell(event, &spec)).collect()
+    events.iter().filter_map(|event| runs::tell(event, &spec, 1)).collect()
 }

@@ -234,6 +234,7 @@ async fn work(store: Arc<Sqlite>, clock: Clock) {
             worker: WorkerId::new("w1").unwrap(),
             trace_id: None,
             tenant: None,
+            except: Vec::new(),
             queues: vec![Queue::new(WORKED_ON).unwrap()],
             kinds: Vec::new(),
             max: 1_000,

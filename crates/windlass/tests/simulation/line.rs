@@ -11,14 +11,15 @@ use std::{
 
 use tokio::time::sleep;
 use windlass_kernel::{
-    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, MarkName, Retention, Schedule,
-    ScheduleName, TaskId, TenantId, Token, TokenId, WorkerId,
+    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, LetterState, MarkName,
+    Retention, Schedule, ScheduleName, TaskId, TenantId, Token, TokenId, WorkerId,
 };
 use windlass_store::{
-    Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
+    ClockStanding, Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
     read::{
-        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, Listens,
-        OldestReady, Output, Page, Progress, Pruned, Scope, SessionView, StoredFollowUp, Verified,
+        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter,
+        LetterGroups, Listens, OldestReady, Output, Page, Progress, Pruned, Scope, SessionView,
+        StoredFollowUp, Verified,
     },
     sqlite::Sqlite,
 };
@@ -125,6 +126,7 @@ impl Store for Line {
         open_jobs() -> Vec<Job>;
         jobs(filter: JobFilter, cursor: Cursor) -> Page<Job>;
         letters(filter: LetterFilter, cursor: Cursor) -> Page<DeadLetter>;
+        letter_groups(scope: &Scope, state: LetterState) -> LetterGroups;
         sessions() -> Vec<SessionView>;
         listening(scope: &Scope) -> Vec<(WorkerId, Listens)>;
         oldest_ready(scope: &Scope) -> Vec<OldestReady>;
@@ -173,5 +175,8 @@ impl Store for Line {
     fn dead_workers(&self) -> StoreFuture<'_, Vec<WorkerId>> {
         let dead: Vec<WorkerId> = self.dead.lock().unwrap().iter().cloned().collect();
         Box::pin(self.over(Box::pin(async move { Ok(dead) })))
+    }
+    fn clock(&self) -> ClockStanding {
+        self.store.clock()
     }
 }

@@ -6,14 +6,15 @@ use std::sync::{
 };
 
 use windlass_kernel::{
-    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, MarkName, Retention, Schedule,
-    ScheduleName, TaskId, TenantId, Token, TokenId, WorkerId,
+    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, LetterState, MarkName,
+    Retention, Schedule, ScheduleName, TaskId, TenantId, Token, TokenId, WorkerId,
 };
 use windlass_store::{
-    Listener, Overlap, Replies, Store, StoreFuture, Write,
+    ClockStanding, Listener, Overlap, Replies, Store, StoreFuture, Write,
     read::{
-        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, Listens,
-        OldestReady, Output, Page, Progress, Pruned, Scope, SessionView, StoredFollowUp, Verified,
+        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter,
+        LetterGroups, Listens, OldestReady, Output, Page, Progress, Pruned, Scope, SessionView,
+        StoredFollowUp, Verified,
     },
 };
 
@@ -109,6 +110,10 @@ impl Store for Counted {
 
     fn letters(&self, filter: LetterFilter, cursor: Cursor) -> StoreFuture<'_, Page<DeadLetter>> {
         self.store.letters(filter, cursor)
+    }
+
+    fn letter_groups(&self, scope: &Scope, state: LetterState) -> StoreFuture<'_, LetterGroups> {
+        self.store.letter_groups(scope, state)
     }
 
     fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>> {
@@ -249,5 +254,9 @@ impl Store for Counted {
 
     fn health(&self) -> StoreFuture<'_, ()> {
         self.store.health()
+    }
+
+    fn clock(&self) -> ClockStanding {
+        self.store.clock()
     }
 }

@@ -7,6 +7,7 @@ use windlass::SubmitError;
 use crate::cli::{
     exit,
     next::{self, About},
+    store,
 };
 
 #[derive(Debug, thiserror::Error)]
@@ -54,9 +55,9 @@ impl Error {
             Error::Usage(_) => exit::USAGE,
             Error::Taken(_) => exit::CONFLICT,
             Error::Interrupted => exit::INTERRUPTED,
+            Error::Store(error) => store::exit_of(error),
             Error::Folder { .. }
             | Error::Runtime(_)
-            | Error::Store(_)
             | Error::Submit(_)
             | Error::Short { .. }
             | Error::Worker(_)

@@ -32,15 +32,12 @@ use tokio::runtime::Runtime;
 
 pub(crate) use self::options::Bench;
 use self::{error::Error, options::Plan, place::Place, progress::Progress, report::Document};
-use super::{
-    exit,
-    view::{self, View},
-};
+use super::{exit, terminal, view::View};
 
 pub(crate) fn run(command: &Bench, view: &View) -> ExitCode {
     if cfg!(debug_assertions) {
-        eprintln!(
-            "windlass: this is a debug build; only `cargo run --release` says how fast it is."
+        terminal::say(
+            "windlass: this is a debug build; only `cargo run --release` says how fast it is.",
         );
     }
     if let Some(plan) = command.http() {
@@ -51,7 +48,7 @@ pub(crate) fn run(command: &Bench, view: &View) -> ExitCode {
     }
     match all_runs(command) {
         Ok((plan, documents)) => {
-            view::print(&report::shown(&plan, &documents, view));
+            terminal::print(&report::shown(&plan, &documents, view));
             ExitCode::SUCCESS
         }
         Err(error) => exit::fail(error.exit_code(), &error.told()),

@@ -139,7 +139,7 @@ impl Database {
         match self {
             Database::File(path) => {
                 let (path, clock) = (path.clone(), clock::system());
-                let options = sqlite::Options { path, clock, address: None };
+                let options = sqlite::Options { path, clock, ticks: None, address: None };
                 Ok(Arc::new(Sqlite::open(options)?))
             }
             Database::Schema(options) => Ok(Arc::new(Postgres::open((**options).clone()).await?)),

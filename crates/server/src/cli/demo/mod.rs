@@ -10,8 +10,9 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     api::{Api, ApiArgs, path},
+    terminal::print,
     trouble::Trouble,
-    view::{BOLD, DIM, View, print, state},
+    view::{BOLD, DIM, View, state},
 };
 use crate::demo::INVOICE_MENDED;
 
@@ -67,7 +68,7 @@ pub(crate) async fn run(command: &Demo, view: &View) -> Result<(), Trouble> {
         }
         _ => trouble,
     })?;
-    let page: super::api::Page = made.read()?;
+    let page = made.page()?;
     let jobs: Vec<Made> = page.read()?;
     let ids: Vec<String> = jobs.into_iter().map(|job| job.job_id).collect();
     view.document(&made, || told(&ids));

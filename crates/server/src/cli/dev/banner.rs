@@ -2,12 +2,11 @@
 
 use std::{fmt::Write as _, net::SocketAddr};
 
-use crate::{
-    cli::{
-        serving::Serving,
-        view::{BOLD, DIM},
-    },
-    config::without_password,
+use windlass_store::without_password;
+
+use crate::cli::{
+    serving::Serving,
+    view::{BOLD, DIM},
 };
 
 /// What is to be said.

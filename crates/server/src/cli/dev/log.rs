@@ -26,7 +26,8 @@ use crate::{
         Output,
         count::grouped,
         serving::Serving,
-        view::{DIM, View, print},
+        terminal::print,
+        view::{DIM, View},
     },
     executors::stopped,
     http::{self, App},
@@ -145,7 +146,12 @@ impl Log {
     async fn tell(&mut self, told: &FeedEvent) {
         if !matches!(self.view.output, Output::Table) {
             // A program is given everything.
-            if let Some(document) = http::tell(told, None, None) {
+            let spec = match told.event() {
+                Some(event) => self.engine().store().job(&Scope::Every, event.job_id).await.ok(),
+                None => None,
+            };
+            let spec = spec.flatten().map(|job| job.spec);
+            if let Some(document) = http::tell(told, None, spec.as_deref()) {
                 print(&format!("{document}\n"));
             }
             return;

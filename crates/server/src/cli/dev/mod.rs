@@ -18,8 +18,9 @@ use super::{
     exit,
     keys::Keys,
     serving::{self, Serving, signalled},
+    terminal::{print, say},
     trouble::Trouble,
-    view::{View, now, print},
+    view::{View, now},
 };
 use crate::{
     config::{self, LISTEN_DEFAULT, ServerArgs},
@@ -33,7 +34,7 @@ pub(crate) struct Dev {
     #[arg(long, conflicts_with = "store")]
     ephemeral: bool,
     /// The database: sqlite:FILE or postgres://HOST/DATABASE [default: sqlite:windlass.db].
-    #[arg(long, env = "WINDLASS_STORE")]
+    #[arg(long, env = "WINDLASS_STORE", hide_env_values = true)]
     store: Option<String>,
     /// Where to listen [default: 127.0.0.1:7117, or the next port that is free].
     #[arg(long, env = "WINDLASS_LISTEN")]
@@ -82,11 +83,11 @@ async fn dev(command: &Dev, view: &View) -> Result<(), Trouble> {
     let keys = Keys::open();
     let banner = Banner::new(&serving, folder.is_some(), keys.are_there());
     if let Some(moved) = banner.moved(may_move.then_some(listen)) {
-        anstream::eprintln!("{moved}");
+        say(&moved);
     }
     match view.is_for_people() {
         true => print(&banner.text()),
-        false => anstream::eprintln!("{}", banner.text()),
+        false => say(&banner.text()),
     }
     let log = Log::new(&serving, view.clone(), began_at).run(serving.closing.subscribe());
     let hand = obey(keys, serving.stop.clone(), serving.engine().clone(), banner, view.clone());

@@ -80,28 +80,20 @@ impl Resumed {
         self.is_told = true;
         let (running, waiting) = (self.running.len(), self.waiting.len());
         let mut lines = Vec::new();
-        let mut has_steps = true;
         for (id, epoch) in self.running.iter().take(5) {
             let kind = known(*id).map_or_else(|| "a job".to_owned(), |known| known.kind);
             let progress = engine.store().progress(&Scope::Every, *id).await.ok().flatten();
             let done = progress.and_then(|it| serde_json::from_str::<Done>(&it.value).ok());
-            // Of another's job it is not known what its handler does a second time.
-            has_steps &= kind.starts_with(demo::QUEUE);
-            let from = match done.filter(|_| kind == demo::IMPORT) {
-                Some(done) => format!("after step {} of {}", done.step, done.of),
-                None => "from its beginning".to_owned(),
+            let place = match done.filter(|_| kind == demo::IMPORT) {
+                Some(done) => format!("; its handler saved step {} of {}", done.step, done.of),
+                None => String::new(),
             };
             lines.push(format!(
-                "{DIM}  {kind} {id} was cut off, and goes on {from}, under epoch {epoch}{DIM:#}"
+                "{DIM}  {kind} {id} was cut off, and runs again under epoch {epoch}{place}{DIM:#}"
             ));
         }
         let jobs =
             |count: usize| if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") };
-        let what = if has_steps {
-            "nothing was repeated"
-        } else {
-            "nothing that had finished was repeated"
-        };
         let wait = if waiting == 1 {
             "1 waits for a worker".to_owned()
         } else {
@@ -109,8 +101,8 @@ impl Resumed {
         };
         let first = match (running, waiting) {
             (0, _) => format!("{} cut off when the last process ended: {wait}", jobs(waiting)),
-            (_, 0) => format!("resumed {}; {what}", jobs(running)),
-            (_, _) => format!("resumed {}; {what}; {wait}", jobs(running)),
+            (_, 0) => format!("resumed {}", jobs(running)),
+            (_, _) => format!("resumed {}; {wait}", jobs(running)),
         };
         lines.insert(0, format!("{}↻ {first}{:#}", super::log::LOUD, super::log::LOUD));
         lines

@@ -54,8 +54,8 @@ pub(super) async fn run(command: &Groups, view: &View) -> Result<(), Trouble> {
     let told: Told = document.read()?;
     view.document(&document, || table(&told, view).fit(view.width));
     if told.more {
-        let looked_at = grouped(told.looked_at);
-        view.say(&format!("Only the newest {looked_at} letters were looked at; there are more."));
+        let letters = grouped(told.looked_at);
+        view.say(&format!("These are the largest groups of {letters} letters; there are more."));
     }
     if let Some(largest) = told.items.first().filter(|_| command.state == "open") {
         let code = &largest.code;

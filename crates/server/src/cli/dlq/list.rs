@@ -4,7 +4,8 @@ use clap::Args;
 
 use super::{Letter, look};
 use crate::cli::{
-    api::{Api, ApiArgs, path, with_query},
+    api::{Api, ApiArgs},
+    filter::FilterArgs,
     table::{Cell, Room, Table},
     trouble::Trouble,
     view::View,
@@ -15,6 +16,8 @@ pub(crate) struct List {
     /// Only those of which this became: open, discard_requested, discarded or requeued.
     #[arg(short, long)]
     state: Option<String>,
+    #[command(flatten)]
+    filter: FilterArgs,
     /// How many at the most.
     #[arg(short = 'n', long, default_value_t = 20)]
     limit: u32,
@@ -26,16 +29,14 @@ pub(crate) struct List {
 }
 
 pub(super) async fn run(command: &List, view: &View) -> Result<(), Trouble> {
-    let query = [
-        ("state", command.state.clone()),
-        ("limit", Some(command.limit.to_string())),
-        ("cursor", command.cursor.clone()),
-    ];
+    let mut query = vec![("state", command.state.clone())];
+    query.extend(command.filter.named(view)?);
+    let is_filtered = command.state.is_some() || !command.filter.is_empty();
     let api = Api::open(&command.api).await?;
-    let page = api.page(&with_query(&path(&["dlq"]), &query)).await?;
+    let page = api.pages(&["dlq"], &query, command.limit, command.cursor.clone()).await?;
     api.close().await;
     let letters: Vec<Letter> = page.read()?;
-    view.list(&page, || table(&letters, command.state.is_some(), view));
+    view.list(&page, || table(&letters, is_filtered, view));
     if let Some(next) = &page.next {
         view.say(&format!("There are more: --cursor {next}"));
     }
@@ -50,7 +51,7 @@ const NARROW: usize = 80;
 
 fn table(letters: &[Letter], is_filtered: bool, view: &View) -> Table {
     let empty = match is_filtered {
-        true => "No dead letter fits. Leave out the filter to see more.",
+        true => "No dead letter fits. Leave out a filter to see more.",
         false => "There is no dead letter: no job has failed for good.",
     };
     let message = if view.width < NARROW { Room::Spare(3) } else { Room::Shorten(16) };

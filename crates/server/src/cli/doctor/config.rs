@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use super::Check;
-use crate::config::{Config, ServerArgs};
+use crate::config::{Config, ServerArgs, has_secret};
 
 /// What is to be said about the file. None, if none is named: then there is nothing to check.
 pub(super) fn look(path: Option<&Path>) -> Vec<Check> {
@@ -32,8 +32,8 @@ pub(super) fn look(path: Option<&Path>) -> Vec<Check> {
     vec![Check::ok("config", format!("{shown} can be used"))]
 }
 
-/// Is a secret written there, and not only the name of a variable that has it?
-fn has_secret(text: &str) -> bool {
-    let key = |line: &str| line.split('=').next().map(str::trim).map(str::to_owned);
-    text.lines().filter_map(key).any(|key| key == "secret" || key == "secret_old")
+/// The store that the file names, or the default, if the file can be used.
+pub(super) fn store(path: Option<&Path>) -> Option<String> {
+    let config = Config::load(&ServerArgs::of_file(Some(path?.to_owned()))).ok()?;
+    Some(config.server.store)
 }

@@ -7,8 +7,9 @@ use super::deep::Deep;
 use crate::cli::{
     Output, output,
     prose::wrapped,
+    terminal::print,
     trouble::Trouble,
-    view::{DIM, View, print},
+    view::{DIM, View},
 };
 
 /// How one thing is.

@@ -19,6 +19,9 @@ const FREE_LOW: u64 = 1_000_000_000;
 /// A journal that is larger than this, and than the database, is one that cannot be folded in.
 const JOURNAL_MAX: u64 = 1_000_000_000;
 
+/// What to do about a clock.
+pub(super) const SET_RIGHT: &str = "Set the clock of the machine that is wrong, and let it follow a time server (timedatectl set-ntp true).";
+
 /// Everything that can be said about a store.
 pub(super) fn all(measured: &Measured) -> Vec<Check> {
     let mut checks = vec![store(measured), schema(measured)];
@@ -83,7 +86,20 @@ fn schema(measured: &Measured) -> Check {
         let what = format!("it is at step {found}; this program knows {known}, and can serve it");
         return Check::note("schema", what, "Bring this program up to date when it suits you.");
     }
+    // On a table of ours it runs with each write, and can do whatever the program that writes may do.
+    let ours = |name: &&String| name.starts_with("trigger ");
+    let triggers: Vec<&str> = survey.foreign.iter().filter(ours).map(String::as_str).collect();
+    if !triggers.is_empty() {
+        let what = format!("it has what Windlass did not make: {}", triggers.join(", "));
+        let remedy =
+            "Look at what it does. Unless you put it there, drop it, and find out who did.";
+        return Check::bad("schema", what, remedy);
+    }
     match survey.missing.is_empty() {
+        true if !survey.foreign.is_empty() => {
+            let what = format!("beside Windlass's own it has {}", survey.foreign.join(", "));
+            Check::note("schema", what, "Nothing to do, if they are yours.")
+        }
         true => Check::ok("schema", format!("step {found} of {known}, and nothing is missing")),
         false => {
             let what = format!("it lacks {}", survey.missing.join(", "));
@@ -96,14 +112,13 @@ fn schema(measured: &Measured) -> Check {
 
 fn clock(measured: &Measured) -> Check {
     let Measured { survey, now, .. } = measured;
-    let set = "Set the clock of the machine that is wrong, and let it follow a time server (timedatectl set-ntp true).";
     if let Some(theirs) = survey.now {
         let skew = now.since(theirs).max(theirs.since(*now));
         if skew > SKEW_MAX {
             let word = if *now > theirs { "ahead of" } else { "behind" };
             let what =
                 format!("the clock of this machine is {} {word} that of the database", rough(skew));
-            return Check::bad("clock", what, set);
+            return Check::bad("clock", what, SET_RIGHT);
         }
     }
     let clock = survey.now.unwrap_or(*now);
@@ -111,10 +126,12 @@ fn clock(measured: &Measured) -> Check {
         let ahead = last.since(clock);
         if ahead > SKEW_MAX {
             let what = format!(
-                "the last commit is of {last}, {} from now: the clock was set back, and nothing is due until then",
-                rough(ahead)
+                "the last commit is of {last}, {} from now: the clock is behind, or was ahead then. The store's time \
+                 goes on from there, a tenth slower until they meet, in {}",
+                rough(ahead),
+                rough(ahead * 10)
             );
-            return Check::bad("clock", what, set);
+            return Check::note("clock", what, SET_RIGHT);
         }
     }
     match survey.now {
@@ -271,6 +288,7 @@ mod tests {
         assert_eq!(what, "the clock of this machine is 1h behind that of the database");
         let (check, _, what) = one(|it| it.survey.last_commit_at = Some(now().plus(hour)));
         assert!(check == "clock" && what.contains("1h from now"), "{what}");
+        assert!(what.ends_with("until they meet, in 10h"), "{what}");
     }
 
     #[test]
@@ -310,6 +328,8 @@ mod tests {
                 State::Bad,
                 (|it| it.survey.missing.push("index x".to_owned())) as fn(&mut Measured),
             ),
+            ("schema", State::Bad, |it| it.survey.foreign.push("trigger t on jobs".to_owned())),
+            ("schema", State::Note, |it| it.survey.foreign.push("table orders".to_owned())),
             ("schema", State::Note, |it| it.survey.schema = 5),
             ("schema", State::Note, |it| it.survey.schema = 0),
             ("schema", State::Note, |it| it.survey.schema = 7),

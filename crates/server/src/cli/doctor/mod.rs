@@ -1,18 +1,19 @@
 //! `windlass doctor`: is everything as it should be? Each finding says what to do about it.
 //!
 //! First it is measured (`measure`), then it is judged (`judge`), so that every fault can be tried without being made.
-//! Nothing is changed: a schema that is old stays old.
+//! Nothing is changed, a schema that is old stays old; but for what `--mend` names.
 
 mod config;
 mod deep;
 mod finding;
 mod judge;
 mod measure;
+mod mend;
 mod server;
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use self::{
     deep::Deep,
@@ -22,6 +23,7 @@ use self::{
 use super::{
     api::{Api, ApiArgs},
     next::{self, About},
+    place::Place,
     progress,
     store::StoreName,
     trouble::Trouble,
@@ -29,10 +31,19 @@ use super::{
 };
 
 #[derive(Args)]
+#[command(after_help = "\
+    It ends with 0 if nothing has to be done, and with 1 if something has. Alerts of a server are shown, and do not count:\n\
+    they come and go with the work. What cannot be looked at ends it as every command does.")]
 pub(crate) struct Doctor {
     /// Read the whole history: every job, every event, every dead letter, against every rule.
     #[arg(long)]
     deep: bool,
+    /// Put something right: clock says that a clock which jumped ahead is right, so the store follows it.
+    #[arg(long, value_enum, value_name = "WHAT")]
+    mend: Option<Mend>,
+    /// Why it is mended, for those who will ask.
+    #[arg(short, long, value_name = "TEXT", requires = "mend")]
+    reason: Option<String>,
     /// The config file of the server, to be checked with the rest.
     #[arg(long, env = "WINDLASS_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
@@ -40,15 +51,30 @@ pub(crate) struct Doctor {
     api: ApiArgs,
 }
 
+/// What can be mended.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Mend {
+    /// The clock that the store follows.
+    Clock,
+}
+
 pub(crate) async fn run(command: &Doctor, view: &View) -> Result<(), Trouble> {
+    if let Some(Mend::Clock) = command.mend {
+        return mend::clock(&command.api, command.reason.as_deref(), view).await;
+    }
     let mut checks = Vec::new();
     let mut deep = None;
-    match command.api.named_server() {
+    let mut api = command.api.clone();
+    if let Some(store) = config::store(command.config.as_deref()) {
+        api.or_store(&store);
+    }
+    match api.place() {
+        Place::Server(url) if command.deep => return Err(not_deep(url)),
         // The store of a server that is named is behind it.
-        Some(url) => checks.extend(server::look(&Api::at(url, &command.api)?).await),
-        None => {
-            let name = command.api.store().told()?;
-            checks.extend(store(&name, &command.api).await);
+        Place::Server(url) => checks.extend(server::look(&Api::at(url, &api)?).await),
+        Place::Store(named) => {
+            let name = named.told()?;
+            checks.extend(store(&name, &api).await);
             if command.deep {
                 let bar = progress::bar("{spinner} reading every job and every event: {elapsed}");
                 bar.enable_steady_tick(Duration::from_millis(100));
@@ -69,6 +95,14 @@ pub(crate) async fn run(command: &Doctor, view: &View) -> Result<(), Trouble> {
         Some(trouble) => Err(trouble),
         None => findings.verdict(),
     }
+}
+
+/// A server has no call that reads its whole history.
+fn not_deep(url: &str) -> Trouble {
+    let what = format!("--deep reads the store itself, and {url} is a server");
+    Trouble::usage(what)
+        .then("Name its store, also while it runs: windlass doctor --deep --store sqlite:FILE")
+        .then("Or with PostgreSQL: windlass doctor --deep --store postgres://HOST/DATABASE")
 }
 
 /// What is to be said about a store, and about the server that has it open.

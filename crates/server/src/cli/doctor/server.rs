@@ -6,7 +6,11 @@ use axum::http::Method;
 use serde::Deserialize;
 use windlass_kernel::Timestamp;
 
-use super::Check;
+use super::{
+    Check,
+    judge::SET_RIGHT,
+    mend::{self, Clock},
+};
 use crate::cli::{
     api::{Api, path},
     times::written,
@@ -47,7 +51,7 @@ pub(super) async fn look(api: &Api) -> Vec<Check> {
     }
     let mut checks = vec![Check::ok("server", format!("{url} answers and takes work"))];
     match api.get(&path(&["me"])).await.and_then(|document| document.read::<Me>()) {
-        Ok(me) => checks.extend(clock(me.now, now())),
+        Ok(me) => checks.extend(store_clock(api).await.or_else(|| clock(me.now, now()))),
         Err(trouble) => {
             let what = format!("its clock and its alerts are not told: {trouble}");
             let remedy = "Say who you are with --token, or WINDLASS_TOKEN.";
@@ -61,6 +65,16 @@ pub(super) async fn look(api: &Api) -> Vec<Check> {
         Err(trouble) => checks.push(Check::bad("alerts", trouble.to_string(), "Look at its log.")),
     }
     checks
+}
+
+/// The clock that its store follows, if that is off.
+async fn store_clock(api: &Api) -> Option<Check> {
+    let found = api.get(&path(&["clock"])).await.and_then(|it| it.read::<Clock>()).ok()?;
+    let what = found.trouble()?;
+    Some(match found.is_held_back() {
+        true => Check::bad("clock", what, mend::REMEDY),
+        false => Check::note("clock", what, SET_RIGHT),
+    })
 }
 
 /// Two clocks that do not agree. A call takes a moment itself.
@@ -80,10 +94,8 @@ fn alerts_told(alerts: Vec<Alert>) -> Vec<Check> {
     }
     let told = alerts.into_iter().map(|alert| {
         let what = format!("{} {}: {}", alert.severity, alert.name, alert.summary);
-        match alert.severity.as_str() {
-            "P1" => Check::bad("alerts", what, alert.remedy),
-            _ => Check::note("alerts", what, alert.remedy),
-        }
+        // It comes and goes with the work. Whether the server can take work was looked at above.
+        Check::note("alerts", what, alert.remedy)
     });
     told.collect()
 }

@@ -10,6 +10,7 @@ use super::watch;
 use crate::cli::{
     Output,
     api::{Api, ApiArgs, path, with_query},
+    filter::FilterArgs,
     screen::Screen,
     table::{Cell, Room, Table},
     times,
@@ -22,21 +23,8 @@ pub(crate) struct List {
     /// Only those in one of these states, such as queued,running.
     #[arg(short, long, value_name = "STATE,…")]
     state: Option<String>,
-    /// Only those of this queue.
-    #[arg(short, long)]
-    queue: Option<String>,
-    /// Only those of this kind.
-    #[arg(short, long)]
-    kind: Option<String>,
-    /// Only those with this tag.
-    #[arg(short, long)]
-    tag: Option<String>,
-    /// Only those created since then: a time, or -2h.
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    since: Option<String>,
-    /// Only those created before: a time, or -2h.
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    until: Option<String>,
+    #[command(flatten)]
+    filter: FilterArgs,
     /// How many at the most.
     #[arg(short = 'n', long, default_value_t = 20)]
     limit: u32,
@@ -73,28 +61,18 @@ struct Failed {
 }
 
 pub(super) async fn run(command: &List, view: &View) -> Result<(), Trouble> {
-    let time = |text: &Option<String>| {
-        let at = text.as_deref().map(|text| times::parse_time(text, view.times.now()));
-        at.transpose().map(|at| at.map(|at| at.to_string())).map_err(Trouble::usage)
-    };
-    let query = [
-        ("state", command.state.clone()),
-        ("queue", command.queue.clone()),
-        ("kind", command.kind.clone()),
-        ("tag", command.tag.clone()),
-        ("created_from", time(&command.since)?),
-        ("created_before", time(&command.until)?),
-        ("limit", Some(command.limit.to_string())),
-        ("cursor", command.cursor.clone()),
-    ];
-    let is_filtered = query[..6].iter().any(|(_, value)| value.is_some());
+    let mut query = vec![("state", command.state.clone())];
+    query.extend(command.filter.named(view)?);
+    let is_filtered = command.state.is_some() || !command.filter.is_empty();
     let api = Api::open(&command.api).await?;
-    let path = with_query(&path(&["jobs"]), &query);
     if command.watch {
+        query.push(("limit", Some(command.limit.to_string())));
+        query.push(("cursor", command.cursor.clone()));
         let drawn = |rows: &[Row], view: &View| table(rows, is_filtered, view);
+        let path = with_query(&path(&["jobs"]), &query);
         return redraw(&api, &path, command.every, view, drawn).await;
     }
-    let page = api.page(&path).await?;
+    let page = api.pages(&["jobs"], &query, command.limit, command.cursor.clone()).await?;
     let rows: Vec<Row> = page.read()?;
     view.list(&page, || table(&rows, is_filtered, view));
     if let Some(next) = &page.next {

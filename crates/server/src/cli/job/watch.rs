@@ -12,9 +12,11 @@ use super::seen::{Event, Failed, Job, is_end};
 use crate::cli::{
     Output,
     api::{Api, ApiArgs, path, with_query},
-    exit, times,
+    exit,
+    terminal::print,
+    times,
     trouble::Trouble,
-    view::{View, print},
+    view::View,
 };
 
 #[derive(Args)]

@@ -69,6 +69,13 @@ impl Per {
 }
 
 pub(super) async fn run(command: &Limit, view: &View) -> Result<(), Trouble> {
+    if command.concurrency == Some(0) {
+        let what = "with --concurrency 0 nothing of the queue would ever run";
+        return Err(Trouble::usage(what).then(format!(
+            "Hold it back until you let it go on: windlass queue pause {}",
+            command.queue
+        )));
+    }
     let api = Api::open(&command.api).await?;
     let (name, body) = (name(command), body(command).to_string());
     let path = path(&["rules", &name]);

@@ -1,11 +1,14 @@
 //! `windlass queue list`: every queue on a line.
 
+use std::time::Duration;
+
 use clap::Args;
 
 use super::Queue;
 use crate::cli::{
-    api::{Api, ApiArgs, path},
+    api::{Api, ApiArgs},
     table::{Room, Table},
+    times::rough,
     trouble::Trouble,
     view::View,
 };
@@ -18,12 +21,19 @@ pub(crate) struct List {
 
 pub(super) async fn run(command: &List, view: &View) -> Result<(), Trouble> {
     let api = Api::open(&command.api).await?;
-    let page = api.page(&path(&["queues"])).await?;
+    let page = api.pages(&["queues"], &[], u32::MAX, None).await?;
     let queues: Vec<Queue> = page.read()?;
     view.list(&page, || table(&queues, view));
+    let age = page.counted_at.map_or(Duration::ZERO, |at| view.times.now().since(at));
+    if age >= OLD {
+        view.say(&format!("Jobs were counted {} ago.", rough(age)));
+    }
     api.close().await;
     Ok(())
 }
+
+/// From this age on it is told when jobs were counted.
+const OLD: Duration = Duration::from_secs(2);
 
 fn table(queues: &[Queue], view: &View) -> Table {
     let empty =
@@ -38,6 +48,7 @@ fn table(queues: &[Queue], view: &View) -> Table {
         .number("SCHEDULED", Room::Spare(4))
         .number("FAILED", Room::Spare(0))
         .number("DONE", Room::Spare(5))
+        .number("CANCELLED", Room::Spare(6))
         .column("OLDEST READY", Room::Spare(2));
     for queue in queues {
         let count = |states: &[&str]| queue.count(states).to_string().into();
@@ -50,7 +61,8 @@ fn table(queues: &[Queue], view: &View) -> Table {
             count(&["retry_scheduled"]),
             count(&["scheduled"]),
             count(&["failed", "dlq_pending", "dlq_recorded"]),
-            count(&["succeeded", "partial", "cancelled"]),
+            count(&["succeeded", "partial"]),
+            count(&["cancelled"]),
             view.times.show_option(queue.oldest_ready_at).into(),
         ]);
     }

@@ -104,7 +104,8 @@ async fn list(api: &Api, queue: Option<&str>, view: &View) -> Result<(), Trouble
     let all: Vec<Rule> = page.read()?;
     let fits = |rule: &Rule| queue.is_none_or(|queue| rule.holds_for(queue));
     let items = page.items.into_iter().zip(&all).filter(|(_, rule)| fits(rule));
-    let page = Page { items: items.map(|(item, _)| item).collect(), next: page.next };
+    let page =
+        Page { items: items.map(|(item, _)| item).collect(), next: page.next, counted_at: None };
     let rules: Vec<Rule> = all.into_iter().filter(fits).collect();
     let none = "No rule says who may run. Set one: windlass queue limit default --concurrency 10";
     view.list(&page, || table(&rules, none, view));

@@ -34,10 +34,11 @@ pub(super) async fn live(api: &Api, script: &Script) -> Result<Told, Trouble> {
     let body = json!({"kind": "replay", "trace_id": trace}).to_string();
     let made: Value = api.post(&path(&["jobs"]), Some(body)).await?.read()?;
     let id = made["job"]["job_id"].as_str().unwrap_or_default().to_owned();
-    let mut failures = Vec::new();
+    let (mut failures, mut refused_with, mut epoch) = (Vec::new(), Vec::new(), 0);
     let tries = script.fails + u32::from(script.succeeds);
     for retry_count in 0..tries {
         let lease = claim(api).await?;
+        epoch = lease.epoch;
         let key = format!("{id}+{retry_count}");
         if lease.execution_key != key {
             failures.push(format!("the execution was {}, and must be {key}", lease.execution_key));
@@ -50,13 +51,13 @@ pub(super) async fn live(api: &Api, script: &Script) -> Result<Told, Trouble> {
     }
     let before = seen(api, &id).await?;
     if script.is_written_again {
-        write_again(api, &id, &mut failures).await?;
+        refused_with = write_again(api, &id, epoch, &mut failures).await?;
         let after = seen(api, &id).await?;
         if after != before {
             failures.push(format!("its end was changed: {}", after.join(" -> ")));
         }
     }
-    judge(api, script, id, failures).await
+    Ok(Told { refused_with, ..judge(api, script, id, failures).await? })
 }
 
 async fn claim(api: &Api) -> Result<Lease, Trouble> {
@@ -81,8 +82,15 @@ async fn settle(api: &Api, id: &str, epoch: u64, fails: bool) -> Result<(), Trou
     }
 }
 
-/// Whatever would change an end must be refused, each way it may be tried.
-async fn write_again(api: &Api, id: &str, failures: &mut Vec<String>) -> Result<(), Trouble> {
+/// Whatever would change an end must be refused, each way it may be tried: by the worker that ended the job, by the call
+/// for replays, and by a person. It gives back the codes.
+async fn write_again(
+    api: &Api,
+    id: &str,
+    epoch: u64,
+    failures: &mut Vec<String>,
+) -> Result<Vec<String>, Trouble> {
+    let mut codes: Vec<String> = Vec::new();
     let run = path(&["internal", "jobs", id, "run"]);
     let contract = [("contract", Some("jobs".to_owned()))];
     let tries = [
@@ -91,14 +99,32 @@ async fn write_again(api: &Api, id: &str, failures: &mut Vec<String>) -> Result<
         ("a retry", format!("{run}?transient_fail=true")),
         ("a cancel", with_query(&path(&["jobs", id, "cancel"]), &contract)),
     ];
+    for outcome in ["failed", "cancelled"] {
+        let mut lease = json!({"job_id": id, "epoch": epoch, "outcome": outcome});
+        if outcome == "failed" {
+            lease["error"] = json!({"code": "TOO_LATE", "class": "permanent", "retryable": false});
+        }
+        let body = json!({"worker_id": "replay", "leases": [lease]}).to_string();
+        let path = with_query(&path(&["leases", "settle"]), &contract);
+        let settled: Value = api.post(&path, Some(body)).await?.read()?;
+        let code = settled["results"][0]["code"].as_str().unwrap_or("nothing").to_owned();
+        if code != REFUSED {
+            failures
+                .push(format!("the worker's {outcome} was answered with {code}, not {REFUSED}"));
+        }
+        codes.push(code);
+    }
     for (what, path) in tries {
         let (status, answer) = api.answer(Method::POST, &path, Some("{}".to_owned())).await?;
         let code = answer.read::<Value>()?["code"].as_str().unwrap_or("nothing").to_owned();
         if (status, code.as_str()) != (409, REFUSED) {
             failures.push(format!("{what} was answered with {status} {code}, not 409 {REFUSED}"));
         }
+        codes.push(code);
     }
-    Ok(())
+    codes.sort();
+    codes.dedup();
+    Ok(codes)
 }
 
 /// The states of a job in the words of the contract, in their order.
@@ -148,6 +174,7 @@ async fn judge(
         status_transition: path_seen,
         status: job.status,
         dlq_id: job.dlq_id,
+        refused_with: Vec::new(),
         failures,
     })
 }

@@ -76,6 +76,7 @@ impl Place {
             principal: Principal::new("replay").expect(named),
             scope: TenantId::new(Engine::TENANT_DEFAULT).expect(named).into(),
             role: Role::Admin,
+            has_token: false,
         };
         Ok(Api::on(engine, caller, Settings::new(true)))
     }

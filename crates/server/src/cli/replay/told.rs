@@ -6,7 +6,8 @@ use serde::Serialize;
 use crate::cli::{
     Output, output,
     prose::wrapped,
-    view::{BOLD, DIM, View, print},
+    terminal::print,
+    view::{BOLD, DIM, View},
 };
 
 /// What a replay came to.
@@ -22,6 +23,8 @@ pub(super) struct Told {
     pub(super) status_transition: Vec<String>,
     pub(super) status: String,
     pub(super) dlq_id: Option<String>,
+    /// What writes to its end were refused with, where some were tried: each code once.
+    pub(super) refused_with: Vec<String>,
     /// What was otherwise than it must be, in sentences.
     pub(super) failures: Vec<String>,
 }
@@ -65,6 +68,9 @@ fn block(told: &Told, width: usize) -> String {
     line("status_transition", &told.status_transition.join(" -> "));
     if let Some(letter) = &told.dlq_id {
         line("dlq_id", letter);
+    }
+    if !told.refused_with.is_empty() {
+        line("refused_with", &told.refused_with.join(", "));
     }
     for failure in &told.failures {
         line("but", failure);

@@ -16,10 +16,10 @@ use crate::cli::{
 pub(crate) struct Backfill {
     /// The name of the schedule.
     name: String,
-    /// From this slot on: a time, or -2d.
+    /// From this slot on: a time, or how long ago, such as 2d.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     from: String,
-    /// Up to the last slot before this: a time, or -2h [default: now].
+    /// Up to the last slot before this: a time, or how long ago, such as 2h [default: now].
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     to: Option<String>,
     #[command(flatten)]
@@ -36,7 +36,7 @@ struct Backfilled {
 
 pub(super) async fn run(command: &Backfill, view: &View) -> Result<(), Trouble> {
     let now = view.times.now();
-    let time = |text: &str| times::parse_time(text, now).map_err(Trouble::usage);
+    let time = |text: &str| times::parse_past(text, now).map_err(Trouble::usage);
     let from = time(&command.from)?;
     let to = command.to.as_deref().map_or(Ok(now), time)?;
     let api = Api::open(&command.api).await?;

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use windlass_kernel::{
     Timestamp,
+    plain::shown,
     schedule::{CatchUp, Overlap},
 };
 
@@ -90,7 +91,7 @@ fn page(schedule: &Schedule, more: &More, view: &View) -> String {
         line("until", time(end_at));
     }
     if let Some(paused) = &schedule.pause {
-        let why = paused.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        let why = paused.reason.as_ref().map(|why| format!(": {}", shown(why))).unwrap_or_default();
         line("paused", format!("by {}, {}{why}", paused.by, time(paused.at)));
     }
     if let Some(slot) = schedule.last_slot {

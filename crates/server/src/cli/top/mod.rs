@@ -19,9 +19,10 @@ use super::{
     json,
     keys::Keys,
     serving::signalled,
+    terminal::print,
     times,
     trouble::Trouble,
-    view::{View, print},
+    view::View,
 };
 
 /// Watch queues, workers, rates and alerts.

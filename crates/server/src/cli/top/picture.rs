@@ -27,13 +27,20 @@ pub(super) struct Overview {
     pub(super) workers: Vec<Worker>,
     pub(super) totals: Option<Totals>,
     pub(super) alerts: Vec<Alert>,
+    #[serde(default = "yes")]
+    pub(super) alerts_known: bool,
+}
+
+/// A server that does not say so looks.
+fn yes() -> bool {
+    true
 }
 
 impl Default for Overview {
     fn default() -> Self {
         let at = Timestamp::MIN;
         let (queues, workers, alerts) = (Vec::new(), Vec::new(), Vec::new());
-        Self { now: at, counted_at: at, queues, workers, totals: None, alerts }
+        Self { now: at, counted_at: at, queues, workers, totals: None, alerts, alerts_known: true }
     }
 }
 
@@ -105,7 +112,12 @@ pub(super) fn draw(overview: &Overview, rates: &Rates, view: &View) -> String {
 
 fn rates_line(overview: &Overview, rates: &Rates, view: &View) -> String {
     if overview.totals.is_none() {
-        return format!("{DIM}Rates are known to servers: name one with --server URL.{DIM:#}\n");
+        let why = if overview.alerts_known {
+            "Rates are for those who look after all tenants."
+        } else {
+            "Rates are known to servers: name one with --server URL."
+        };
+        return format!("{DIM}{why}{DIM:#}\n");
     }
     let Some(rate) = rates.now() else {
         return format!("{DIM}Rates come with the next look.{DIM:#}\n");
@@ -204,6 +216,9 @@ fn workers(overview: &Overview) -> Table {
 }
 
 fn alerts(overview: &Overview, view: &View) -> String {
+    if !overview.alerts_known {
+        return format!("{DIM}Alerts are known to servers: name one with --server URL.{DIM:#}\n");
+    }
     if overview.alerts.is_empty() {
         return format!("{DIM}No alerts.{DIM:#}\n");
     }

@@ -1,9 +1,8 @@
 //! The whole terminal, for as long as this value lives. What was on it before is back afterwards.
 
-use std::{
-    env,
-    io::{self, Write as _},
-};
+use std::env;
+
+use crate::cli::terminal;
 
 /// A terminal that is ours.
 pub(super) struct Screen(());
@@ -11,13 +10,16 @@ pub(super) struct Screen(());
 impl Screen {
     /// Takes it: another page, and no cursor.
     pub(super) fn open() -> Self {
-        write("\x1b[?1049h\x1b[?25l");
+        terminal::draw("\x1b[?1049h\x1b[?25l", &[], "", "");
         Self(())
     }
 
     /// Shows this, as far as there are lines for it. Nothing flickers: what is there is written over.
     pub(super) fn show(&self, text: &str) {
         let height = height();
+        // Colours go where they are not wanted; what moves the cursor stays.
+        let is_plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let text = if is_plain { without_colours(text) } else { text.to_owned() };
         let mut lines: Vec<&str> = text.lines().collect();
         let more = lines.len().saturating_sub(height);
         let rest = format!("… and {} more lines", more + 1);
@@ -25,33 +27,14 @@ impl Screen {
             lines.truncate(height - 1);
             lines.push(&rest);
         }
-        let mut frame = String::from("\x1b[H");
-        for (at, line) in lines.iter().enumerate() {
-            if at > 0 {
-                frame.push_str("\r\n");
-            }
-            frame.push_str(line);
-            frame.push_str("\x1b[K");
-        }
-        frame.push_str("\x1b[J");
-        write(&frame);
+        terminal::draw("\x1b[H", &lines, "\x1b[K\r\n", "\x1b[K\x1b[J");
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        write("\x1b[?25h\x1b[?1049l");
+        terminal::draw("\x1b[?25h\x1b[?1049l", &[], "", "");
     }
-}
-
-/// Nobody minds if a terminal is gone.
-fn write(text: &str) {
-    let plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let mut stdout = io::stdout().lock();
-    // Colours go where they are not wanted; what moves the cursor stays.
-    let text = if plain { without_colours(text) } else { text.to_owned() };
-    let _ = stdout.write_all(text.as_bytes());
-    let _ = stdout.flush();
 }
 
 /// The text without what ends with `m` after an escape.

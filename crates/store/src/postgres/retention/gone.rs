@@ -29,6 +29,12 @@ const NOTE: &str = "
     SELECT v.id, $2, v.least_ms, v.version,
         v.rows + (SELECT count(*) FROM job_log WHERE job_log.id = v.id)
     FROM unnest($1::uuid[], $3::bigint[], $4::bigint[], $5::int[]) AS v (id, least_ms, version, rows)";
+/// Before the jobs, whose tags they are.
+const DELETE_TAGS: &str = "
+    DELETE FROM job_tags USING (
+        SELECT tenant, json_array_elements_text(options::json -> 'tags') AS tag, id FROM jobs
+        WHERE id = ANY($1) AND strpos(options, 'tags') > 0) AS gone
+    WHERE job_tags.tenant = gone.tenant AND job_tags.tag = gone.tag AND job_tags.id = gone.id";
 const DELETE: [&str; 5] = [
     "DELETE FROM jobs WHERE id = ANY($1)",
     "DELETE FROM outputs WHERE id = ANY($1)",
@@ -75,6 +81,7 @@ impl Gone {
                 .with(self.versions.clone())
                 .with(self.log_rows.clone()),
         ];
+        asks.push(Ask::new(DELETE_TAGS).with(self.ids.clone()));
         asks.extend(DELETE.map(|sql| Ask::new(sql).with(self.ids.clone())));
         let children = Ask::new(DELETE_CHILDREN).with(self.parents.clone());
         asks.push(children.with(self.children.clone()));

@@ -21,7 +21,7 @@ const EXPANDS: Migration = Migration {
 const CONTRACTS: Migration = Migration {
     number: OURS + 2,
     served_from: OURS + 1,
-    sql: "ALTER TABLE jobs DROP COLUMN payload",
+    sql: "ALTER TABLE jobs DROP COLUMN payload CASCADE",
 };
 
 /// A store of its own, and programs of several versions for it.

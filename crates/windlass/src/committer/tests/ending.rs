@@ -57,7 +57,10 @@ async fn a_stopped_store_ends_the_committer_and_everybody_is_told() {
     }
     let error = ended.await.unwrap().unwrap_err();
     assert!(matches!(*error, Error::Stopped(_)));
-    assert!(matches!(handle.submit(enqueue(6, 6)).await, Err(SubmitError::Closed)));
+    // Whoever comes later hears the same: that it is about to end would be another story.
+    let late = handle.submit(enqueue(6, 6)).await;
+    assert_eq!(store_error(late), "the store has stopped: the disk failed");
+    assert!(matches!(handle.try_submit(enqueue(7, 7)), Err(SubmitError::Store(_))));
     assert_eq!(store.batches(), [[0]]);
 }
 

@@ -14,16 +14,18 @@ use tokio::{
 };
 use windlass_kernel::{
     About, Actor, Approval, Attempt, By, DeadLetter, DlqId, Epoch, Event, Jitter, Job, JobId, Kind,
-    MarkName, Op, Payload, Principal, Refusal, Retention, Schedule, ScheduleName, TaskId, TenantId,
-    Timestamp, Token, TokenId, WorkerId,
+    LetterState, MarkName, Op, Payload, Principal, Refusal, Retention, Schedule, ScheduleName,
+    TaskId, TenantId, Timestamp, Token, TokenId, WorkerId,
     ids::ClaimId,
     ops::{Cancel, Enqueue, NewJob, Outcome, Requeue, Settle},
 };
 use windlass_store::{
-    Bell, ClaimMany, Error, Listener, Overlap, Replies, Reply, Store, StoreFuture, Write,
+    Bell, ClaimMany, ClockStanding, Error, Listener, Overlap, Replies, Reply, Store, StoreFuture,
+    Write,
     read::{
-        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, Listens,
-        OldestReady, Output, Page, Progress, Pruned, Scope, SessionView, StoredFollowUp, Verified,
+        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter,
+        LetterGroups, Listens, OldestReady, Output, Page, Progress, Pruned, Scope, SessionView,
+        StoredFollowUp, Verified,
     },
 };
 
@@ -209,6 +211,9 @@ impl Store for Fake {
     fn letters(&self, _: LetterFilter, _: Cursor) -> StoreFuture<'_, Page<DeadLetter>> {
         unasked()
     }
+    fn letter_groups(&self, _: &Scope, _: LetterState) -> StoreFuture<'_, LetterGroups> {
+        unasked()
+    }
     fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>> {
         unasked()
     }
@@ -303,6 +308,9 @@ impl Store for Fake {
     fn health(&self) -> StoreFuture<'_, ()> {
         unasked()
     }
+    fn clock(&self) -> ClockStanding {
+        ClockStanding::Agrees
+    }
 }
 
 /// Nobody will ever be told anything.
@@ -359,6 +367,15 @@ pub(super) fn enqueue_large(job: u128, mark: u32, bytes: usize) -> Write {
     op(Enqueue { job_id, tenant, new, random: 0, by: by(mark) })
 }
 
+/// A new job of another tenant.
+pub(super) fn enqueue_of(name: &str, job: u128, mark: u32) -> Write {
+    let Write::Op { op: Op::Enqueue(op), .. } = enqueue(job, mark) else {
+        unreachable!("it is an enqueue")
+    };
+    let tenant = TenantId::new(name).unwrap();
+    Write::Op { tenant: tenant.clone(), op: Enqueue { tenant, ..op }.into() }
+}
+
 /// A cancel: it waits in the bulk lane.
 pub(super) fn cancel(job: u128, mark: u32) -> Write {
     let (job_id, grace) = (JobId::from_u128(job), Cancel::GRACE_DEFAULT);
@@ -391,6 +408,7 @@ pub(super) fn claim(max: usize, mark: u32) -> Write {
         worker: WorkerId::new(mark.to_string()).unwrap(),
         trace_id: None,
         tenant: None,
+        except: Vec::new(),
         queues: Vec::new(),
         kinds: Vec::new(),
         max,

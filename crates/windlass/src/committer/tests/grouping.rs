@@ -239,3 +239,41 @@ async fn a_full_queue_makes_a_submitter_wait_and_says_so_to_who_will_not() {
     assert_eq!(echoed(patient.await.unwrap()), 4);
     assert_eq!(store.batches(), [vec![0], vec![1, 2], vec![4]]);
 }
+
+#[tokio::test]
+async fn a_tenant_that_floods_the_queue_waits_for_its_own_and_another_finds_room() {
+    let store = Fake::shut();
+    // A tenant has an eighth of 80.
+    let handle = start(&store, Config { batch_max: 4, queue_max: 80 });
+    drop(handle.try_submit(enqueue(0, 0)).unwrap());
+    store.begins().await;
+    let flood: Vec<_> = (1..=100)
+        .map(|mark| {
+            let handle = handle.clone();
+            tokio::spawn(async move { handle.submit(enqueue(u128::from(mark), mark)).await })
+        })
+        .collect();
+    let withdrawn = {
+        let handle = handle.clone();
+        tokio::spawn(async move { handle.submit(enqueue(1_000, 1_000)).await })
+    };
+    for _ in 0..500 {
+        tokio::task::yield_now().await;
+    }
+    // One that was withdrawn while it waited has given back what it had.
+    withdrawn.abort();
+    let quiet = {
+        let handle = handle.clone();
+        tokio::spawn(async move { handle.submit(enqueue_of("quiet", 2_000, 2_000)).await })
+    };
+    for _ in 0..500 {
+        tokio::task::yield_now().await;
+    }
+    store.let_through(1_000);
+    assert_eq!(echoed(quiet.await.unwrap()), 2_000);
+    let before = store.given().iter().position(|mark| *mark == 2_000).unwrap();
+    assert_eq!(before, 11, "one on its way, and ten that found room before it");
+    for (ticket, mark) in flood.into_iter().zip(1..) {
+        assert_eq!(echoed(ticket.await.unwrap()), mark, "none is left behind");
+    }
+}

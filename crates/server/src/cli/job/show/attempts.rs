@@ -117,7 +117,7 @@ fn outcome(attempt: &Attempt, job_state: &str) -> (&'static str, String) {
     }
 }
 
-/// Who ran each attempt: several, if it was taken from one.
+/// Who ran each attempt: if it was taken from one, who has it from there.
 fn workers(events: &[Event]) -> BTreeMap<u32, String> {
     let mut workers: BTreeMap<u32, Vec<String>> = BTreeMap::new();
     for event in events {
@@ -127,9 +127,12 @@ fn workers(events: &[Event]) -> BTreeMap<u32, String> {
             known.push(worker);
         }
     }
+    // Where there is no room for all, the last counts: it is the one that ended the attempt.
     let shown = |workers: Vec<String>| match workers.as_slice() {
-        [.., before, last] if workers.len() == 2 => format!("{before} → {last}"),
-        [.., last] if workers.len() > 2 => format!("… → {last}"),
+        [before, last] if before.width() + last.width() + 3 <= WORKER => {
+            format!("{before} → {last}")
+        }
+        [_, .., last] => format!("→ {}", shortened(last, WORKER - 2)),
         _ => workers.concat(),
     };
     workers.into_iter().map(|(attempt, workers)| (attempt, shown(workers))).collect()

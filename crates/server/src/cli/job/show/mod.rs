@@ -73,7 +73,7 @@ pub(super) async fn run(command: &Show, view: &View) -> Result<(), Trouble> {
 async fn read(api: &Api, document: &Document) -> Result<Page, Trouble> {
     let job: Job = document.read()?;
     let id = job.job_id.as_str();
-    let attempts = api.page(&path(&["jobs", id, "attempts"])).await?.read()?;
+    let attempts = api.pages(&["jobs", id, "attempts"], &[], u32::MAX, None).await?.read()?;
     let events = path(&["jobs", id, "events"]);
     let part = |after: u64, limit: u64| {
         with_query(

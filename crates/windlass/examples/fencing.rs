@@ -8,7 +8,10 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use tokio::time::sleep;
+use tokio::{
+    sync::mpsc::{UnboundedSender, unbounded_channel},
+    time::sleep,
+};
 use windlass::{Context, Engine, Epoch, HandlerResult, JobId, Work};
 
 #[derive(Serialize, Deserialize)]
@@ -20,10 +23,10 @@ impl Work for Publish {
     const KIND: &str = "publish";
 }
 
-/// A system outside: it takes a write only if its token is newer than the last it saw of that job.
-#[derive(Default)]
+/// A system outside: it takes a write only if its token is not older than the last it saw of that job.
 struct Website {
     pages: Mutex<BTreeMap<JobId, (Epoch, String)>>,
+    log: UnboundedSender<String>,
 }
 
 impl Website {
@@ -46,13 +49,14 @@ impl Website {
 async fn publish(page: Publish, context: Context, site: Arc<Website>) -> HandlerResult {
     let fence = context.fence();
     if context.interruptions() == 0 {
-        // This execution loses its lease, as one whose machine stands still for a while, and comes back late.
+        // This execution loses its lease, like one whose machine stands still for a while, and comes back late.
+        site.log.send("epoch 1 stands still".to_owned())?;
         tokio::spawn(async move {
             while !site.has(fence.job_id) {
                 sleep(Duration::from_millis(10)).await;
             }
             let late = site.write(fence.job_id, fence.epoch, "from the past");
-            println!("the late write: {}", late.expect_err("it is refused"));
+            site.log.send(format!("the late write: {}", late.expect_err("it is refused")))
         });
         std::future::pending::<()>().await;
         return Ok(());
@@ -64,18 +68,19 @@ async fn publish(page: Publish, context: Context, site: Arc<Website>) -> Handler
 #[tokio::main]
 async fn main() -> HandlerResult {
     let engine = Engine::open("sqlite::memory:").await?;
-    let site = Arc::new(Website::default());
+    let (log, mut lines) = unbounded_channel();
+    let site = Arc::new(Website { pages: Mutex::default(), log });
     let worker = || engine.worker().state(site.clone()).lease(Duration::from_millis(200));
 
     let frozen = worker().handle(publish).start().await?;
     let job = engine.enqueue(Publish { text: "news".to_owned() }).await?;
-    sleep(Duration::from_millis(100)).await;
-    // It renews nothing any more: from now on its lease runs out.
+    println!("{}", lines.recv().await.expect("the site keeps its log open"));
+    // Its worker renews nothing any more: from now on the lease runs out.
     frozen.kill();
     let healthy = worker().handle(publish).start().await?;
     println!("{}", engine.wait(job.id).await?.job.state);
 
-    sleep(Duration::from_millis(400)).await;
+    println!("{}", lines.recv().await.expect("the site keeps its log open"));
     let (epoch, text) = site.pages.lock().expect("nobody panics with it")[&job.id].clone();
     println!("the page of epoch {epoch} says {text:?}");
     healthy.shutdown().await?;

@@ -71,6 +71,7 @@ fn rules() {
 #[test]
 fn fencing() {
     let expected = "\
+epoch 1 stands still
 succeeded
 the late write: epoch 1 is older than 2
 the page of epoch 2 says \"news\"";

@@ -142,6 +142,7 @@ fn steady(text: &str) -> String {
         let len = varying.as_ref().map_or(first.len_utf8(), |(_, len)| *len);
         match varying {
             Some((Varying::Time, _)) => steady.push_str(time(len)),
+            Some((Varying::CutTime, _)) => steady.push_str(&time(TIME.len())[..len]),
             Some((Varying::Clock, _)) => steady.push_str(CLOCK),
             Some((Varying::Chance, _)) => steady.push_str(&"0".repeat(len)),
             Some((Varying::Id, _)) => {
@@ -162,6 +163,8 @@ fn steady(text: &str) -> String {
 enum Varying {
     Id,
     Time,
+    /// A time that a narrow column has no room for: an ellipsis follows.
+    CutTime,
     Clock,
     Chance,
 }
@@ -178,6 +181,7 @@ impl Varying {
             .or_else(|| days_len(text))
             .map(|len| (Self::Chance, len))
             .or_else(|| time_len(text).map(|len| (Self::Time, len)))
+            .or_else(|| cut_time_len(text).map(|len| (Self::CutTime, len)))
             .or_else(|| clock_len(text).map(|len| (Self::Clock, len)))
             .or_else(|| id_len(text).or_else(short_id).map(|len| (Self::Id, len)))
     }
@@ -195,16 +199,32 @@ fn id_len(text: &str) -> Option<usize> {
     (is_id || is_trace).then_some(word)
 }
 
-/// The length of a time of these years that the text begins with. Tests name times of another century.
+/// The shape of a time of these years, as a table has it. Tests name times of another century.
+const TIME: &[u8] = b"20dd-dd-ddTdd:dd:dd.dddZ";
+
+/// How much of the text is the beginning of such a time.
+fn time_prefix_len(text: &str) -> usize {
+    let fits =
+        |(byte, shape): &(u8, &u8)| byte == *shape || **shape == b'd' && byte.is_ascii_digit();
+    text.bytes().zip(TIME).take_while(fits).count()
+}
+
+/// The length of a time that the text begins with.
 fn time_len(text: &str) -> Option<usize> {
-    let shape = b"20dd-dd-ddTdd:dd:dd";
-    let fits = |(byte, shape): (u8, &u8)| byte == *shape || *shape == b'd' && byte.is_ascii_digit();
-    if text.len() < shape.len() || !text.bytes().zip(shape).all(fits) {
+    const SECONDS: usize = 19;
+    if time_prefix_len(text) < SECONDS {
         return None;
     }
-    let rest = &text[shape.len()..];
+    let rest = &text[SECONDS..];
     let fraction = rest.bytes().take_while(|byte| *byte == b'.' || byte.is_ascii_digit()).count();
-    rest[fraction..].starts_with('Z').then_some(shape.len() + fraction + 1)
+    rest[fraction..].starts_with('Z').then_some(SECONDS + fraction + 1)
+}
+
+/// The length of the beginning of a time that was cut off behind its year.
+fn cut_time_len(text: &str) -> Option<usize> {
+    const YEAR: usize = 5;
+    let len = time_prefix_len(text);
+    (len >= YEAR && text[len..].starts_with('…')).then_some(len)
 }
 
 /// The time of the day at which every line of a log was written.
@@ -267,4 +287,6 @@ fn digits_that_look_like_a_year_are_no_time() {
     check("http://127.0.0.1:20144 by demo-20aa20bb", "http://127.0.0.1:00000 by demo-00000000");
     check("20 jobs, 2020 of 20:30", "20 jobs, 2020 of 20:30");
     check("in 36290d, 36291days, 20d", "in 00000d, 36291days, 20d");
+    check("slot 2027-03…, 2126-03-30T01:…, 20…", "slot 2000-01…, 2126-03-30T01:…, 20…");
+    check("at 2027-03-04T05:06:07.8…", "at 2000-01-01T00:00:00.0…");
 }

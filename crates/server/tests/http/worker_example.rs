@@ -113,7 +113,7 @@ async fn the_example_worker_says_goodbye_and_why_knows_at_once(store: Store) {
     until_reason(&server, &next, "no_worker_for_kind").await;
     let job = server.get(&format!("/api/v1/jobs/{short}")).await.ok().json();
     assert_eq!(job["state"], "running", "a goodbye does nothing to what is held: {job}");
-    worker.stop();
+    worker.end_within(Duration::from_secs(60));
     reach(&server, &short, "succeeded").await;
     assert!(server.stop().success());
     store.check();
@@ -199,8 +199,13 @@ impl Worker {
         self.stop_within(Duration::from_secs(60));
     }
 
-    fn stop_within(mut self, most: Duration) {
+    fn stop_within(self, most: Duration) {
         terminate(&self.0);
+        self.end_within(most);
+    }
+
+    /// It was asked to stop, and ends well.
+    fn end_within(mut self, most: Duration) {
         let began = Instant::now();
         loop {
             if let Some(status) = self.0.try_wait().expect("it is ours") {

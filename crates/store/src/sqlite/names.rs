@@ -147,7 +147,7 @@ impl Unsaved {
                 vouched,
                 now.as_micros(),
                 listens,
-                listened_at.map(|at| at.as_micros()),
+                listened_at.map(Timestamp::as_micros),
             ])?;
         }
         Ok(())
@@ -309,17 +309,15 @@ impl Names {
             match self.sessions.get(&id).filter(said_last).cloned() {
                 // A process that lives answers for it, and it says it once.
                 Some(known) if known.vouched => {}
-                Some(known) if known.lapses_at > Timestamp::MIN => {
-                    if known.listens.is_some() {
-                        self.save_session(Known { listens: None, ..known });
-                    }
-                }
-                Some(known) => {
+                Some(known) if known.lapses_at == Timestamp::MIN => {
                     self.sessions.remove(&id);
                     self.workers.remove(&known.session.worker);
                     self.unsaved.gone.push(id);
                 }
-                None => {}
+                Some(known) if known.listens.is_some() => {
+                    self.save_session(Known { listens: None, ..known });
+                }
+                Some(_) | None => {}
             }
         }
     }

@@ -70,8 +70,9 @@ class Worker:
         self.deadline = float("inf")  # By time.monotonic(): from then on no call is made.
         self.claiming: http.client.HTTPConnection | None = None  # The claim that waits.
 
-    def post(self, path: str, body: dict[str, Any], timeout: float) -> tuple[int, float, Any]:
+    def call(self, path: str, body: dict[str, Any] | None, timeout: float) -> tuple[int, float, Any]:
         """Makes one call: its status, how long the server wants us to wait, and the document."""
+        method, text = ("POST", json.dumps({"worker_id": self.id, **body})) if body is not None else ("DELETE", None)
         url = urllib.parse.urlsplit(self.options.url)
         connect = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
         headers = {"Content-Type": "application/json"}
@@ -80,7 +81,7 @@ class Worker:
         with contextlib.closing(connect(url.netloc, timeout=timeout)) as connection:
             if path == "claims":
                 self.claiming = connection
-            connection.request("POST", f"/api/v1/{path}", json.dumps({"worker_id": self.id, **body}), headers)
+            connection.request(method, f"/api/v1/{path}", text, headers)
             answer = connection.getresponse()
             after = answer.getheader("Retry-After", "")
             return answer.status, float(after) if after.isdigit() else 0.0, json.loads(answer.read())
@@ -91,7 +92,7 @@ class Worker:
         while (left := self.deadline - time.monotonic()) > 0 and not (path == "claims" and self.stopping.is_set()):
             after = 0.0
             try:
-                status, after, document = self.post(path, body, min(30.0, left))
+                status, after, document = self.call(path, body, min(30.0, left))
                 if status < 300 and all(it["ok"] or not it["retryable"] for it in document.get("results", [])):
                     return document
                 if 400 <= status < 500 and status not in (408, 429):
@@ -157,7 +158,7 @@ class Worker:
             return
         body = {"lease_ms": self.options.lease_ms, "leases": [job.lease for job in jobs]}
         sent_at = time.monotonic()
-        status, _, answer = self.post("leases/renew", body, self.lease / 3)
+        status, _, answer = self.call("leases/renew", body, self.lease / 3)
         if status >= 300:
             raise Refused(f"{status} {answer.get('code')}")
         for job, result in zip(jobs, answer["results"]):
@@ -216,17 +217,28 @@ class Worker:
             pass
         self.deadline = time.monotonic() + self.options.grace
         log.info("stopping; %d jobs run", len(self.held))
+        farewell = threading.Thread(target=self.say_goodbye, args=[claims], daemon=True)
+        farewell.start()
         release_at = self.deadline - min(2.0, self.options.grace / 4)
         while (claims.is_alive() or self.held) and time.monotonic() < release_at:
             self.end_claim()
             time.sleep(0.05)
         self.release(list(self.held))
+        farewell.join(max(0.0, self.deadline - time.monotonic()))
         return 1 if self.refused else 0
 
     def end_claim(self) -> None:
         """Hangs up on the claim that waits. A server that finds nobody there grants nothing, or takes it back."""
         with contextlib.suppress(OSError, AttributeError):
             self.claiming.sock.shutdown(socket.SHUT_RDWR)
+
+    def say_goodbye(self, claims: threading.Thread) -> None:
+        """Says that this worker takes no more jobs, after its last claim. It keeps those that it has."""
+        claims.join()
+        try:  # Once: it is a courtesy, and others find out by themselves.
+            self.call(f"workers/{self.id}", None, min(2.0, max(0.1, self.deadline - time.monotonic())))
+        except (OSError, http.client.HTTPException, ValueError) as lost:
+            log.warning("no goodbye: %r", lost)
 
     def release(self, jobs: list[Job]) -> None:
         """Gives back what is not done. Another worker takes it at once, and it is no interruption."""

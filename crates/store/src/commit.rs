@@ -24,7 +24,7 @@ pub use self::{
 use crate::{
     IdMap, IdSet,
     job_row::GroupName,
-    read::Listens,
+    read::Word,
     rules::{Outcome, RuleChange},
 };
 use windlass_kernel::{
@@ -66,12 +66,12 @@ pub enum Write {
     },
     /// A rule is set, or taken away.
     Rule(RuleOp),
-    /// A worker says what it listens to.
+    /// A worker says what it listens to, that it is still there, or goodbye.
     Listens {
         /// The worker.
         worker: WorkerId,
-        /// What it listens to, from now on.
-        to: Listens,
+        /// What it says.
+        word: Word,
     },
     /// An op on one schedule, and the jobs that it makes.
     Schedule(ScheduleOp),
@@ -107,7 +107,10 @@ impl Write {
             }
             Write::Rule(_) | Write::Token(_) => return Ok(()),
             Write::Mark { .. } | Write::Clock(_) => return Ok(()),
-            Write::Listens { to, .. } => return check_names(&to.queues, &to.kinds),
+            Write::Listens { word: Word::To(to), .. } => {
+                return check_names(&to.queues, &to.kinds);
+            }
+            Write::Listens { word: Word::Still | Word::Goodbye, .. } => return Ok(()),
             Write::Claim(wanted) => {
                 check_plain("worker_id", wanted.worker.as_str())?;
                 return wanted.check();

@@ -47,7 +47,7 @@ pub use id_map::{IdMap, IdSet};
 pub use log::spec_digest;
 use read::{
     Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, LetterGroups,
-    Listens, OldestReady, Output, Page, Progress, Pruned, Scope, SessionView, Standing,
+    ListeningWorker, OldestReady, Output, Page, Progress, Pruned, Scope, SessionView, Standing,
     StoredFollowUp, Traces, Verified,
 };
 pub use rules::RuleChange;
@@ -165,7 +165,7 @@ pub trait Store: Send + Sync {
     fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>>;
 
     /// Workers that are there, and what they listen to, whether they hold anything or not.
-    fn listening(&self, scope: &Scope) -> StoreFuture<'_, Vec<(WorkerId, Listens)>>;
+    fn listening(&self, scope: &Scope) -> StoreFuture<'_, Vec<ListeningWorker>>;
 
     /// For each queue the job that waits longest.
     fn oldest_ready(&self, scope: &Scope) -> StoreFuture<'_, Vec<OldestReady>>;

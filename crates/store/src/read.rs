@@ -366,6 +366,47 @@ impl Listens {
     }
 }
 
+/// What a worker says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// It listens to this from now on.
+    To(Listens),
+    /// It is still there, and listens to what it last said. Whoever said nothing, or goodbye, still listens to nothing.
+    Still,
+    /// It listens to nothing any more. What it holds stays as it is, until it is settled or given back, or its lease
+    /// runs out.
+    Goodbye,
+}
+
+/// A worker that listens, and how it is known to be there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListeningWorker {
+    /// The worker.
+    pub worker: WorkerId,
+    /// What it listens to.
+    pub listens: Listens,
+    /// When it was last heard of. None, if it is there now: a process that lives vouches for it.
+    pub last_seen_at: Option<Timestamp>,
+    /// It may have been heard of for so long after that time, and whoever told us does not know.
+    pub unsure_for: Duration,
+    /// How many jobs it holds.
+    pub holds: usize,
+}
+
+impl ListeningWorker {
+    /// What a row says: when the worker last gave its word, unless a process vouches for it. A worker that is well gives it
+    /// again whenever [`Standing::WORD_EVERY`] has passed, so it may have been heard of since.
+    pub(crate) fn of_row(
+        worker: WorkerId,
+        listens: Listens,
+        vouched: bool,
+        listened_at: Option<Timestamp>,
+    ) -> Self {
+        let last_seen_at = listened_at.filter(|_| !vouched);
+        Self { worker, listens, last_seen_at, unsure_for: Standing::WORD_EVERY, holds: 0 }
+    }
+}
+
 /// Everything that says why a job is not running, as one look finds it.
 #[derive(Clone, Debug)]
 pub struct Standing {
@@ -379,8 +420,8 @@ pub struct Standing {
     pub rules: Vec<Rule>,
     /// Who holds the slots of those rules, at most [`Standing::HOLDERS_MAX`] for each.
     pub holders: Vec<Holder>,
-    /// What the workers listen to that are there.
-    pub listening: Vec<(WorkerId, Listens)>,
+    /// The workers that listen, also those that have been silent for a short while.
+    pub listening: Vec<ListeningWorker>,
     /// How many jobs of its queue and tenant that can be claimed come before it, counted up to
     /// [`Standing::BEFORE_MAX`].
     pub before: u64,
@@ -393,8 +434,11 @@ impl Standing {
     pub const HOLDERS_MAX: usize = 10;
     /// How far jobs are counted that come before.
     pub const BEFORE_MAX: u64 = 10_000;
-    /// Whoever is not vouched for listens as long as this after it last said so.
+    /// Whoever is not vouched for listens as long as this after it last said so, and as long as its leases last.
     pub const LISTENS_FOR: Duration = Duration::from_secs(90);
+    /// How often a worker that nobody vouches for gives its word again. Each word is a write, so not more often; and
+    /// whoever reads it on another node knows no later than this that a worker is gone.
+    pub const WORD_EVERY: Duration = Duration::from_secs(10);
     /// What a worker said is freed so long after it last said so, unless a process that lives answers for it.
     pub const REMEMBERED_FOR: Duration = Duration::from_secs(600);
 }

@@ -2,7 +2,7 @@
 //!
 //! A backend reads; what it means is said here, once, by the same look at the rules that a claim has.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use windlass_kernel::{
     Job, JobId, Kind, Lane, Queue, Rule, State, TenantId, Timestamp, WorkerId,
@@ -11,7 +11,7 @@ use windlass_kernel::{
 };
 
 use crate::{
-    read::{Holder, Listens, Scope, Standing},
+    read::{Holder, ListeningWorker, Scope, Standing},
     rules::{HeldParts, Known, Rulebook},
 };
 
@@ -24,7 +24,7 @@ pub(crate) struct Seen {
     pub(crate) held: Vec<HeldJob>,
     /// How many jobs come before it.
     pub(crate) before: u64,
-    pub(crate) listening: Vec<(WorkerId, Listens)>,
+    pub(crate) listening: Vec<ListeningWorker>,
 }
 
 /// A job that is held.
@@ -46,8 +46,13 @@ impl Seen {
         for row in &held {
             parts.add(&book.rules, (&row.queue, &row.tenant, &row.kind, row.lane), 1);
         }
+        listening.retain(|it| it.listens.is_seen_by(scope));
+        let mut holds: HashMap<&WorkerId, usize> = HashMap::new();
+        held.iter().for_each(|row| *holds.entry(&row.worker).or_default() += 1);
+        listening
+            .iter_mut()
+            .for_each(|it| it.holds = holds.get(&it.worker).copied().unwrap_or_default());
         held.retain(|row| scope.admits(&row.tenant));
-        listening.retain(|(_, listens)| listens.is_seen_by(scope));
         let spec = &job.spec;
         let head = Head {
             queue: &spec.queue,

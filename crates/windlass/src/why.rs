@@ -11,9 +11,9 @@ use windlass_kernel::{
     admit::Blocked,
     job::{Wait, WaitOn},
     plain::shown,
-    time::duration_ms_option,
+    time::{duration_ms, duration_ms_option},
 };
-use windlass_store::read::{Holder, Listens, Standing};
+use windlass_store::read::{Holder, ListeningWorker, Standing};
 
 use crate::{Engine, Error};
 
@@ -102,6 +102,23 @@ pub enum Reason {
         /// Kinds that they run and whose names come close.
         near: Vec<Kind>,
     },
+    /// Workers could run it, and none of them has been heard of for some seconds. A worker that waits for jobs in a call to
+    /// a server is heard of as long as the call is open, and a busy one whenever it renews: so it has crashed, or it hangs.
+    WorkersSilent {
+        /// The kind.
+        kind: Kind,
+        /// The queue.
+        queue: Queue,
+        /// The one that was heard of last.
+        worker: WorkerId,
+        /// When that was.
+        last_seen_at: Timestamp,
+        /// How long ago.
+        #[serde(rename = "silent_ms", with = "duration_ms")]
+        silent_for: Duration,
+        /// How many jobs it holds: with some in hand it may be busy, until their leases run out.
+        holds: usize,
+    },
     /// It was interrupted so often that it is run alone: it waits for a worker that has nothing else to do.
     MustBeAlone {
         /// How often.
@@ -184,11 +201,14 @@ fn not_claimed(standing: &Standing) -> Vec<Reason> {
         reasons.push(Reason::BackingOff { until, retry, max_retries, code });
     }
     reasons.extend(standing.blocked.iter().map(|blocked| of_rule(standing, blocked)));
-    reasons.extend(nobody_listens(job, &standing.listening));
+    reasons.extend(nobody_listens(job, &standing.listening, *now));
     if job.is_isolated() {
         reasons.push(Reason::MustBeAlone { interruptions: job.interruptions });
     }
-    if reasons.is_empty() {
+    // Whoever may be busy may go on: then it is worth knowing who comes first, though not that this one is next.
+    let may_be_busy = |it: &Reason| matches!(it, Reason::WorkersSilent { holds: 1.., .. });
+    let may_go_on = standing.before > 0 && reasons.iter().all(may_be_busy);
+    if reasons.is_empty() || may_go_on {
         reasons.push(in_line(standing));
     }
     reasons
@@ -205,23 +225,54 @@ fn of_rule(standing: &Standing, blocked: &Blocked) -> Reason {
     }
 }
 
-/// Which workers are missing, if some are.
-fn nobody_listens(job: &Job, listening: &[(WorkerId, Listens)]) -> Option<Reason> {
+/// Which workers are missing or silent, if some are.
+fn nobody_listens(job: &Job, listening: &[ListeningWorker], now: Timestamp) -> Option<Reason> {
     let spec = &job.spec;
-    let mine = |listens: &&Listens| listens.tenant.as_ref().is_none_or(|it| *it == spec.tenant);
-    let all: Vec<&Listens> = listening.iter().map(|(_, listens)| listens).filter(mine).collect();
-    let there: Vec<&&Listens> = all.iter().filter(|it| it.queues.contains(&spec.queue)).collect();
+    let mine = |it: &&ListeningWorker| {
+        it.listens.tenant.as_ref().is_none_or(|tenant| *tenant == spec.tenant)
+    };
+    let all: Vec<&ListeningWorker> = listening.iter().filter(mine).collect();
+    let there: Vec<&&ListeningWorker> =
+        all.iter().filter(|it| it.listens.queues.contains(&spec.queue)).collect();
     if there.is_empty() {
-        let queues = all.iter().flat_map(|listens| &listens.queues);
+        let queues = all.iter().flat_map(|it| &it.listens.queues);
         let near = near(spec.queue.as_str(), queues, Queue::as_str);
         return Some(Reason::NoWorkerForQueue { queue: spec.queue.clone(), near });
     }
-    let runs = |it: &&&Listens| it.kinds.is_empty() || it.kinds.contains(&spec.kind);
-    if there.iter().any(runs) {
+    let runs = |it: &&&&ListeningWorker| {
+        it.listens.kinds.is_empty() || it.listens.kinds.contains(&spec.kind)
+    };
+    let able: Vec<&&&ListeningWorker> = there.iter().filter(runs).collect();
+    if able.is_empty() {
+        let kinds = there.iter().flat_map(|it| &it.listens.kinds);
+        let near = near(spec.kind.as_str(), kinds, Kind::as_str);
+        return Some(Reason::NoWorkerForKind { kind: spec.kind.clone(), near });
+    }
+    if !able.iter().all(|it| is_silent(it, now)) {
         return None;
     }
-    let near = near(spec.kind.as_str(), there.iter().flat_map(|it| &it.kinds), Kind::as_str);
-    Some(Reason::NoWorkerForKind { kind: spec.kind.clone(), near })
+    let last = able.iter().max_by_key(|it| it.last_seen_at)?;
+    let last_seen_at = last.last_seen_at?;
+    Some(Reason::WorkersSilent {
+        kind: spec.kind.clone(),
+        queue: spec.queue.clone(),
+        worker: last.worker.clone(),
+        last_seen_at,
+        silent_for: now.since(last_seen_at),
+        holds: last.holds,
+    })
+}
+
+/// A worker that is idle asks for jobs again as soon as it was answered.
+const SILENT_AFTER: Duration = Duration::from_secs(5);
+/// One that is busy renews, mostly three times in a lease of 30 seconds.
+const SILENT_AFTER_BUSY: Duration = Duration::from_secs(15);
+
+/// Was the worker not heard of for longer than it is silent when it is well?
+fn is_silent(worker: &ListeningWorker, now: Timestamp) -> bool {
+    let well = if worker.holds > 0 { SILENT_AFTER_BUSY } else { SILENT_AFTER };
+    let last = worker.last_seen_at;
+    last.is_some_and(|at| now.since(at) > well.saturating_add(worker.unsure_for))
 }
 
 /// How many names that come close are told.
@@ -299,6 +350,16 @@ impl fmt::Display for Reason {
             Reason::NoWorkerForKind { kind, near } => {
                 write!(f, "workers listen to its queue, and none of them runs kind {kind}")?;
                 did_you_mean(f, near)
+            }
+            Reason::WorkersSilent { kind, queue, worker, silent_for, holds, .. } => {
+                let seconds = silent_for.as_secs();
+                write!(f, "the last worker that runs kind {kind} in queue {queue}, {worker}, ")?;
+                write!(f, "was seen {seconds} s ago")?;
+                match holds {
+                    0 => Ok(()),
+                    1 => f.write_str("; it holds a job and may be busy with it"),
+                    jobs => write!(f, "; it holds {jobs} jobs and may be busy with them"),
+                }
             }
             Reason::MustBeAlone { interruptions } => write!(
                 f,

@@ -14,7 +14,10 @@ use windlass_kernel::{
     own_names::check_not_own,
     time::duration_ms_option,
 };
-use windlass_store::{ClaimMany, Granted, Reply, Write, read::Listens};
+use windlass_store::{
+    ClaimMany, Granted, Reply, Write,
+    read::{Listens, Standing, Word},
+};
 
 use super::{
     body,
@@ -105,8 +108,17 @@ pub(crate) async fn claim(mut call: Call) -> Result<Answer, Problem> {
     let until = Instant::now() + body.wait.unwrap_or_default().min(WAIT_MAX);
     let wanted = wanted(&call, body)?;
     Box::pin(listens(&call, &wanted)).await?;
+    let mut word_at = Instant::now() + Standing::WORD_EVERY;
     let tenant = wanted.tenant.as_ref();
     let waits = until > Instant::now();
+    let (_waiting, left) = waits.then(|| call.app.listening.wait(&wanted.worker)).unzip();
+    let left = async move {
+        match left {
+            Some(left) => left.await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::pin!(left);
     let _bell = tenant.filter(|_| waits).map(|tenant| call.app.bells.of(call.engine(), tenant));
     let room = call.app.rooms.enter(tenant, (wanted.queues.clone(), wanted.kinds.clone()));
     let mut stopping = call.app.stopping.clone();
@@ -130,10 +142,15 @@ pub(crate) async fn claim(mut call: Call) -> Result<Answer, Problem> {
             return Ok(Answer::ok(&Leases { leases: Vec::new(), again_at }));
         }
         let again_at = again_at.map(|at| Instant::now() + at.since(call.engine().now()));
-        let wake_at = again_at.map_or(until, |at| at.min(until));
+        let wake_at = again_at.map_or(until, |at| at.min(until)).min(word_at);
         tokio::select! {
             () = told => {}
             () = tokio::time::sleep_until(wake_at) => {}
+            // Whoever has said goodbye wants nothing more.
+            () = &mut left => {
+                room.notify_one();
+                return Ok(Answer::ok(&Leases { leases: Vec::new(), again_at: None }));
+            }
             _ = stopping.wait_for(|stopping| *stopping) => {
                 return Ok(Answer::ok(&Leases { leases: Vec::new(), again_at: None }));
             }
@@ -141,6 +158,9 @@ pub(crate) async fn claim(mut call: Call) -> Result<Answer, Problem> {
         if Instant::now() >= until {
             // One who was told and leaves tells the next.
             room.notify_one();
+        } else if Instant::now() >= word_at {
+            word_at = Instant::now() + Standing::WORD_EVERY;
+            Box::pin(listens(&call, &wanted)).await?;
         }
     }
 }
@@ -248,8 +268,49 @@ async fn listens(call: &Call, wanted: &ClaimMany) -> Result<(), Problem> {
     if !call.app.listening.is_news(&wanted.worker, &to) {
         return Ok(());
     }
-    call.engine().submit(Write::Listens { worker: wanted.worker.clone(), to }).await?;
+    let word = Word::To(to);
+    call.engine().submit(Write::Listens { worker: wanted.worker.clone(), word }).await?;
     Ok(())
+}
+
+/// Notes that the worker lives, and tells the store now and then. Nobody waits for that: a renewal does not, either.
+pub(crate) fn still_listens(call: &Call, worker: WorkerId) {
+    if !call.app.listening.is_word_due(&worker, call.scope().tenant()) {
+        return;
+    }
+    let app = call.app.clone();
+    tokio::spawn(async move {
+        let write = Write::Listens { worker: worker.clone(), word: Word::Still };
+        // If it is not written, the next renewal says it again.
+        if app.engine.submit(write).await.is_ok() {
+            app.listening.mark_told(&worker);
+        }
+    });
+}
+
+/// A worker that has taken its leave.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct LeftDocument {
+    /// Its name, as the call has it.
+    #[schemars(with = "String")]
+    worker_id: WorkerId,
+}
+
+/// `DELETE /api/v1/workers/{id}`
+///
+/// What the worker holds stays as it is: each job has its own end. A name that is nobody's is not found; nor is that of
+/// another principal's worker, for it stands for another session.
+pub(crate) async fn goodbye(call: Call) -> Result<Answer, Problem> {
+    let not_found = || Problem::not_found("worker");
+    let worker_id = WorkerId::new(call.param("id")).map_err(|_| not_found())?;
+    let worker = worker_of(&call, &worker_id).map_err(|_| not_found())?;
+    // Before, so that no claim that waits says once more that it listens; and after, so that one which came meanwhile does
+    // not keep the next from saying so.
+    call.app.listening.forget(&worker);
+    let goodbye = Write::Listens { worker: worker.clone(), word: Word::Goodbye };
+    call.engine().submit(goodbye).await?;
+    call.app.listening.forget(&worker);
+    Ok(Answer::ok(&LeftDocument { worker_id }))
 }
 
 impl From<Granted> for LeaseDocument {

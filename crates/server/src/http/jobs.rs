@@ -22,7 +22,7 @@ use windlass_store::{
 
 use super::{
     contract::{self, Json},
-    document::{EventDocument, FailureDocument, Found, JobDocument, List, raw},
+    document::{EventDocument, Found, JobDocument, List, raw},
     problem::Problem,
     route::{Answer, Call, read_entry},
 };
@@ -505,54 +505,6 @@ pub(crate) async fn events(call: Call) -> Result<Answer, Problem> {
     };
     let items: Vec<Json> = items.into_iter().filter_map(told).collect();
     Ok(Answer::ok(&List { items, next }))
-}
-
-/// One execution of a task.
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct AttemptDocument {
-    /// Which one it is, from 1.
-    attempt: u32,
-    /// Where it stands.
-    #[schemars(with = "String")]
-    state: windlass_kernel::transition::AttemptState,
-    /// The last epoch that worked on it.
-    #[schemars(with = "u64")]
-    epoch: windlass_kernel::Epoch,
-    /// When it first started.
-    #[schemars(with = "Option<String>")]
-    started_at: Option<Timestamp>,
-    /// When it ended.
-    #[schemars(with = "Option<String>")]
-    finished_at: Option<Timestamp>,
-    /// How it failed.
-    error: Option<FailureDocument>,
-    /// Figures that the handler gave.
-    #[schemars(with = "Option<serde_json::Value>")]
-    stats: Option<Box<RawValue>>,
-}
-
-/// `GET /api/v1/jobs/{id}/attempts`
-pub(crate) async fn attempts(call: Call) -> Result<Answer, Problem> {
-    let id = call.job_id()?;
-    call.app.job(&call, id).await?;
-    let after: u32 = call.query.get("cursor")?.unwrap_or(0);
-    let limit = call.query.number("limit", 1_000)?.unwrap_or(1_000);
-    let limit = usize::try_from(limit.max(1)).expect("it is bounded");
-    let mut attempts = call.engine().store().attempts(call.scope(), id).await?;
-    attempts.retain(|attempt| attempt.attempt > after);
-    let more = attempts.len() > limit;
-    attempts.truncate(limit);
-    let next = attempts.last().filter(|_| more).map(|last| last.attempt.to_string());
-    let items = attempts.into_iter().map(|attempt| AttemptDocument {
-        attempt: attempt.attempt,
-        state: attempt.state,
-        epoch: attempt.epoch,
-        started_at: attempt.started_at,
-        finished_at: attempt.finished_at,
-        error: attempt.failure.as_ref().map(FailureDocument::from),
-        stats: attempt.stats.and_then(|stats| raw(stats.as_str().to_owned())),
-    });
-    Ok(Answer::ok(&List { items: items.collect(), next }))
 }
 
 /// How a job is to be cancelled.

@@ -20,7 +20,7 @@ use windlass_kernel::{
 use windlass_store::{Reply, Write, read::Scope};
 
 use super::{
-    claims::{former_session, worker_of},
+    claims::{former_session, still_listens, worker_of},
     contract,
     jobs::{OpResult, Results, check_batch},
     problem::Problem,
@@ -144,21 +144,43 @@ pub(crate) async fn renew(call: Call) -> Result<Answer, Problem> {
         });
         (entry.job_id, op.map_err(Problem::from))
     });
-    carry_out(&call, entries.collect()).await
+    let results = carry_out(&call, entries.collect()).await?;
+    heard_of(&call, &by.actor, &results).await;
+    Ok(Answer::ok(&results))
+}
+
+/// Notes that the worker lives which has renewed these. If it did not say who it is, one of its leases does.
+async fn heard_of(call: &Call, actor: &Actor, results: &Results<OpResult>) {
+    let Some(kept) = results.results.iter().find(|it| it.ok).and_then(|it| it.job_id) else {
+        return;
+    };
+    let worker = match actor {
+        Actor::Worker(worker) if !worker.as_str().ends_with('/') => Some(worker.clone()),
+        _ => {
+            let job = call.engine().store().job(call.scope(), kept).await;
+            job.ok().flatten().and_then(|job| job.lease).map(|lease| lease.worker)
+        }
+    };
+    if let Some(worker) = worker {
+        still_listens(call, worker);
+    }
 }
 
 const PROGRESS_MAX: usize = Renew::PROGRESS_BYTES_MAX;
 
 /// All that the worker holds.
 async fn renew_session(call: &Call, name: &WorkerId, lease: Duration) -> Result<Answer, Problem> {
-    let worker = worker_of(call, name)?;
-    let mut reply = call.engine().submit(Write::RenewSession { worker, lease }).await;
+    let mut worker = worker_of(call, name)?;
+    let renew = |worker: &WorkerId| Write::RenewSession { worker: worker.clone(), lease };
+    let mut reply = call.engine().submit(renew(&worker)).await;
     if matches!(reply, Err(Error::Refused(Refusal::NotFound { .. })))
-        && let Some(worker) = begun_before(call, name).await?
+        && let Some(former) = begun_before(call, name).await?
     {
-        reply = call.engine().submit(Write::RenewSession { worker, lease }).await;
+        worker = former;
+        reply = call.engine().submit(renew(&worker)).await;
     }
     let reply = reply?;
+    still_listens(call, worker);
     let Reply::Renewed { until, cancelled, mut held } = reply else {
         unreachable!("a renewal is answered by the session")
     };
@@ -336,7 +358,7 @@ async fn each<T: DeserializeOwned>(
         }
     });
     let entries: Vec<_> = entries.collect();
-    carry_out_all(call, entries).await
+    Ok(Answer::ok(&carry_out_all(call, entries).await?))
 }
 
 /// Who writes: the worker that is named, or any of the caller's.
@@ -357,7 +379,7 @@ struct Named {
 async fn carry_out(
     call: &Call,
     entries: Vec<(JobId, Result<Op, Problem>)>,
-) -> Result<Answer, Problem> {
+) -> Result<Results<OpResult>, Problem> {
     carry_out_all(call, entries.into_iter().map(|(id, op)| (Some(id), op)).collect()).await
 }
 
@@ -365,7 +387,7 @@ async fn carry_out(
 async fn carry_out_all(
     call: &Call,
     entries: Vec<(Option<JobId>, Result<Op, Problem>)>,
-) -> Result<Answer, Problem> {
+) -> Result<Results<OpResult>, Problem> {
     let contract = call.query.contract()?;
     let (mut results, mut places, mut writes) = (Vec::new(), Vec::new(), Vec::new());
     for (place, (job_id, op)) in entries.into_iter().enumerate() {
@@ -393,7 +415,7 @@ async fn carry_out_all(
         }
         results[place] = result(call, contract, job_id, reply).await;
     }
-    Ok(Answer::ok(&Results { results }))
+    Ok(Results { results })
 }
 
 /// An execution elsewhere that is about to end.

@@ -8,6 +8,7 @@
 
 mod alerts;
 mod app;
+mod attempts;
 mod audit;
 mod bells;
 mod body;

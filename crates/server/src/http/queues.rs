@@ -13,7 +13,7 @@ use windlass_kernel::{
 };
 use windlass_store::{
     Reply, Write,
-    read::{Listens, Scope, SessionView},
+    read::{ListeningWorker, Listens, Scope, SessionView},
 };
 
 use super::{
@@ -382,7 +382,8 @@ pub(crate) async fn read_workers(call: &Call) -> Result<Vec<WorkerDocument>, Pro
         };
         workers.insert(worker, document);
     }
-    for (worker, Listens { queues, kinds, .. }) in store.listening(call.scope()).await? {
+    for ListeningWorker { worker, listens, .. } in store.listening(call.scope()).await? {
+        let Listens { queues, kinds, .. } = listens;
         let is_our_own = |queue: &Queue| is_own(queue.as_str());
         match workers.get_mut(&worker) {
             Some(known) => (known.queues, known.kinds) = (queues, kinds),

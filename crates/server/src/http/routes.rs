@@ -1,7 +1,7 @@
 //! Every route: what can be called, by whom, with what.
 
 use super::{
-    alerts, audit, bulk,
+    alerts, attempts, audit, bulk,
     caller::Access,
     claims, clock, demo, feed, internal, jobs, leases, letters, openapi, operations, overview,
     problem::Problem,
@@ -105,7 +105,7 @@ pub(crate) static ROUTES: &[Route] = &[
             "limit": "How many at the most, up to 1000; 1000, if nothing is said.",
             "cursor": "The `next` of the page before.",
         ], body None,
-        answers [200 super::document::List<jobs::AttemptDocument>], jobs::attempts),
+        answers [200 super::document::List<attempts::AttemptDocument>], attempts::attempts),
     route!("GET" "/api/v1/jobs/{id}/verify", Read, "jobs",
         "Whether the history of a job is the one that was written, by its chain of hashes.",
         query NO_QUERY, body None, answers [200 verify::VerifiedDocument], verify::verify),
@@ -208,6 +208,9 @@ pub(crate) static ROUTES: &[Route] = &[
     route!("GET" "/api/v1/workers", Read, "queues", "Workers by name, and how many jobs they hold.",
         query PAGE, body None,
         answers [200 super::document::List<queues::WorkerDocument>], queues::workers),
+    route!("DELETE" "/api/v1/workers/{id}", Work, "workers",
+        "Say goodbye: the worker listens to nothing any more. What it holds stays as it is.",
+        query NO_QUERY, body None, answers [200 claims::LeftDocument], claims::goodbye),
     route!("POST" "/api/v1/schedules", Operate, "schedules", "Create a schedule, or change it.",
         query NO_QUERY, body body!(schedules::ScheduleBody),
         answers [201 schedules::ScheduleDocument, 200 schedules::ScheduleDocument], schedules::put),

@@ -9,7 +9,7 @@ use windlass_kernel::{
     Actor, JobId, Kind, Queue, RuleName, State, Timestamp, WorkerId,
     admit::{Because, Blocked},
     job::WaitOn,
-    time::duration_ms_option,
+    time::{duration_ms, duration_ms_option},
 };
 use windlass_store::read::Holder;
 
@@ -140,6 +140,28 @@ enum ReasonDocument {
         #[schemars(with = "Vec<String>")]
         near: Vec<Kind>,
     },
+    /// Workers could run it, and none of them has been heard of for some seconds: they have crashed, or they hang. A worker
+    /// that waits in a claim is heard of as long as the claim is open, and a busy one whenever it renews.
+    WorkersSilent {
+        /// The kind.
+        #[schemars(with = "String")]
+        kind: Kind,
+        /// The queue.
+        #[schemars(with = "String")]
+        queue: Queue,
+        /// The one that was heard of last.
+        #[schemars(with = "String")]
+        worker: WorkerId,
+        /// When that was.
+        #[schemars(with = "String")]
+        last_seen_at: Timestamp,
+        /// How long ago.
+        #[serde(rename = "silent_ms", with = "duration_ms")]
+        #[schemars(with = "u64")]
+        silent_for: Duration,
+        /// How many jobs it holds: with some in hand it may be busy, until their leases run out.
+        holds: usize,
+    },
     /// It was interrupted so often that it is run alone: it waits for a worker that has nothing else to do.
     MustBeAlone {
         /// How often.
@@ -201,7 +223,9 @@ pub(crate) async fn why(call: Call) -> Result<Answer, Problem> {
     let id = call.job_id()?;
     call.app.job(&call, id).await?;
     let standing = call.engine().store().standing(call.scope(), id).await?;
-    let mut why = Why::of(&standing.ok_or_else(|| Problem::not_found("job").of_job(id))?);
+    let mut standing = standing.ok_or_else(|| Problem::not_found("job").of_job(id))?;
+    call.app.listening.add_sightings(&mut standing.listening, standing.now);
+    let mut why = Why::of(&standing);
     for reason in &mut why.reasons {
         if let Reason::Rule { blocked, holders, .. } = reason {
             blocked.rule = shown_rule(&call, &blocked.rule)?;
@@ -248,6 +272,9 @@ impl From<Reason> for ReasonDocument {
             }
             Reason::NoWorkerForQueue { queue, near } => Self::NoWorkerForQueue { queue, near },
             Reason::NoWorkerForKind { kind, near } => Self::NoWorkerForKind { kind, near },
+            Reason::WorkersSilent { kind, queue, worker, last_seen_at, silent_for, holds } => {
+                Self::WorkersSilent { kind, queue, worker, last_seen_at, silent_for, holds }
+            }
             Reason::MustBeAlone { interruptions } => Self::MustBeAlone { interruptions },
             Reason::InLine { before, at_least, starts_in } => {
                 Self::InLine { before, at_least, starts_in }
@@ -331,13 +358,21 @@ mod tests {
             waiting(WaitOn::Time),
             waiting(WaitOn::Child(job_id)),
             of_rule(Because::Paused, Some(at), vec![]),
-            of_rule(Because::NoSlot { max: 2, held: 2 }, None, vec![holder]),
+            of_rule(Because::NoSlot { max: 2, held: 2 }, None, vec![holder.clone()]),
             of_rule(Because::RateReached, None, vec![]),
             of_rule(Because::BreakerOpen { failures: 5 }, None, vec![]),
             of_rule(Because::BreakerProbes { allowed: 1, held: 1 }, None, vec![]),
             of_rule(Because::RetryBudgetSpent, None, vec![]),
-            Reason::NoWorkerForQueue { queue: queue.clone(), near: vec![queue] },
-            Reason::NoWorkerForKind { kind: kind.clone(), near: vec![kind] },
+            Reason::NoWorkerForQueue { queue: queue.clone(), near: vec![queue.clone()] },
+            Reason::NoWorkerForKind { kind: kind.clone(), near: vec![kind.clone()] },
+            Reason::WorkersSilent {
+                kind,
+                queue: queue.clone(),
+                worker: holder.worker.clone(),
+                last_seen_at: at,
+                silent_for: Duration::from_millis(41_500),
+                holds: 1,
+            },
             Reason::MustBeAlone { interruptions: 3 },
             Reason::InLine { before: 1, at_least: true, starts_in: Some(Duration::from_secs(1)) },
         ];

@@ -4,7 +4,11 @@ use std::{thread, time::Duration};
 
 use serde_json::json;
 
-use crate::{hand::take, serving::Server, shell::Shell};
+use crate::{
+    hand::take,
+    serving::{Server, until},
+    shell::Shell,
+};
 
 #[test]
 fn jobs_are_followed_until_their_ends() {
@@ -117,6 +121,44 @@ fn a_list_is_drawn_again_when_something_changed() {
     assert!(lines.first().is_some_and(|line| line.contains("queued")), "{}", drawn.stdout);
     assert!(lines.last().is_some_and(|line| line.contains("succeeded")), "{}", drawn.stdout);
     assert!(lines.len() <= 4, "it is printed only when it changed:\n{}", drawn.stdout);
+}
+
+#[test]
+fn who_has_it_in_hand_and_who_was_seen_last_is_told() {
+    let shell = Shell::new();
+    let server = Server::start(shell.folder(), "");
+    let job = server.enqueue(&json!({"kind": "mail", "queue": "post"}));
+    let claim = |worker: &str| {
+        let body = json!({"worker_id": worker, "queues": ["post"], "start": true});
+        let (_, answer) = server.call("POST", "/api/v1/claims", Some(&body));
+        answer["leases"][0]["epoch"].clone()
+    };
+    assert_eq!(claim("w1"), 1);
+    let (status, _) = server.call("POST", &format!("/api/v1/internal/jobs/{job}/interrupt"), None);
+    assert_eq!(status, 200);
+    let entry = json!({"job_id": job, "epoch": claim("w2"), "outcome": "succeeded"});
+    let settle = json!({"worker_id": "w2", "leases": [entry]});
+    server.call("POST", "/api/v1/leases/settle", Some(&settle));
+    let shown = shell.quiet(&format!("windlass job show {job}")).stdout;
+    assert!(shown.contains("w1 → w2  ✓ succeeded"), "{shown}");
+    let attempt = server.get(&format!("/api/v1/jobs/{job}/attempts"))["items"][0].clone();
+    let told = ["first_worker", "last_worker", "ended_by"].map(|name| attempt[name].clone());
+    assert_eq!(told, ["w1", "w2", "worker:w2"].map(serde_json::Value::from));
+    let (status, _) = server.call("DELETE", "/api/v1/workers/w2", None);
+    assert_eq!(status, 200);
+    let next = server.enqueue(&json!({"kind": "mail", "queue": "post"}));
+    let mut why = String::new();
+    until("the silence of the other", || {
+        why = shell.quiet(&format!("windlass job why {next}")).stdout;
+        why.contains("was seen")
+    });
+    assert!(
+        why.contains("- the last worker that runs kind mail in queue post, w1, was seen "),
+        "{why}"
+    );
+    server.call("DELETE", "/api/v1/workers/w1", None);
+    let why = shell.quiet(&format!("windlass job why {next}")).stdout;
+    assert!(why.contains("- no worker listens to queue post"), "{why}");
 }
 
 #[test]

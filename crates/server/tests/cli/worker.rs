@@ -9,7 +9,10 @@ use std::{
 use serde_json::json;
 use windlass_testkit::postgres::Cluster;
 
-use crate::{serving::Server, shell::Shell};
+use crate::{
+    serving::{Server, until},
+    shell::Shell,
+};
 
 /// What a worker of programs is told.
 const PROGRAMS: &str = "[executors.http]\nenabled = false\n\n[executors.command]\nenabled = true\n\
@@ -71,6 +74,9 @@ fn a_worker_of_its_own_runs_programs_for_a_server() {
     let job = server.job_in(&id, "succeeded");
     assert_eq!(job["result"]["stdout"], "AHOY", "{job}");
     worker.stop();
+    let next = server.enqueue(&json!({"kind": "command", "queue": "programs"}));
+    let why = shell.quiet(&format!("windlass job why {next}")).stdout;
+    assert!(why.contains("- no worker listens to queue programs"), "{why}");
 }
 
 #[test]
@@ -89,6 +95,17 @@ fn a_worker_on_postgresql_needs_no_server() {
     assert_eq!(done.code, 0, "{}{}", done.stdout, done.stderr);
     assert!(done.stdout.contains("AHOY"), "{}", done.stdout);
     worker.stop();
+    let add = format!("windlass job add command --queue programs --store '{store}'");
+    let next = shell.quiet(&format!("{add} -o json")).json()["job"]["job_id"].clone();
+    let why = format!("windlass job why {} --store '{store}'", next.as_str().expect("an id"));
+    let why = || shell.quiet(&why).stdout;
+    assert!(why().contains("- no worker listens to queue programs"), "{}", why());
+    // One that is killed says nothing: its process held a lock while it lived.
+    shell.quiet(&format!("windlass queue pause programs --store '{store}'"));
+    let worker = Worker::start(&shell, &store);
+    until("a worker", || !why().contains("no worker listens"));
+    drop(worker);
+    until("its end", || why().contains("- no worker listens to queue programs"));
 }
 
 #[test]

@@ -24,6 +24,7 @@ use crate::{
 on_both_stores!(
     a_server_that_is_killed_in_the_middle_loses_nothing,
     a_worker_that_was_frozen_cannot_settle,
+    a_goodbye_that_nobody_hears_holds_up_no_shutdown,
 );
 
 /// A handler that goes on when it may.
@@ -144,6 +145,22 @@ async fn a_worker_that_was_frozen_cannot_settle(store: Store) {
     worker.shutdown().await.unwrap();
     drop(server);
     store.check();
+}
+
+/// The call of a goodbye alone may take 30 seconds.
+async fn a_goodbye_that_nobody_hears_holds_up_no_shutdown(store: Store) {
+    let server = Server::start(&store);
+    let engine = server.engine().await;
+    let gate = Arc::new(Gate { open: Some(Semaphore::new(0)), ..Gate::default() });
+    let worker = engine.worker().state(gate.clone()).handle_kind("gate", through);
+    // With its only slot taken it asks for nothing, so no claim is on its way.
+    let worker = worker.concurrency(1).grace(Duration::from_secs(1)).start().await.unwrap();
+    engine.enqueue(JobRequest::of("gate", &1u32)).await.unwrap();
+    gate.began.notified().await;
+    server.freeze();
+    let began = std::time::Instant::now();
+    worker.shutdown().await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(20), "it took {:?}", began.elapsed());
 }
 
 /// Stops the whole thread for longer than the lease, and then says that all went well.

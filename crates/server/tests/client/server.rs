@@ -106,6 +106,12 @@ impl Server {
         Engine::open_with(&self.url(), &config).await
     }
 
+    /// Freezes it: what is sent to it arrives, and nothing is answered.
+    pub(crate) fn freeze(&self) {
+        let pid = rustix::process::Pid::from_child(&self.process);
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("it runs");
+    }
+
     /// Kills it at once: it has no time for anything.
     pub(crate) fn kill(mut self) {
         self.process.kill().expect("it runs");

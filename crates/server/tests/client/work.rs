@@ -33,6 +33,7 @@ on_both_stores!(
     a_handler_can_wait_and_say_how_far_it_is,
     a_cancel_reaches_a_handler_that_runs,
     a_shutdown_gives_back_what_runs_and_it_counts_for_nothing,
+    a_shutdown_says_goodbye,
     a_thousand_jobs_go_at_once_and_a_key_gives_one,
     a_job_starts_at_once_on_an_idle_worker,
     rules_schedules_and_lists_are_the_same,
@@ -212,6 +213,18 @@ async fn a_shutdown_gives_back_what_runs_and_it_counts_for_nothing(store: Store)
     worker.shutdown().await.unwrap();
     drop(server);
     store.check();
+}
+
+async fn a_shutdown_says_goodbye(store: Store) {
+    let server = Server::start(&store);
+    let engine = server.engine().await;
+    let worker = engine.worker().handle(send).start().await.unwrap();
+    let made = engine.enqueue(mail("ann")).await.unwrap();
+    engine.wait(made.id).await.unwrap();
+    worker.shutdown().await.unwrap();
+    let made = engine.enqueue(mail("bob")).await.unwrap();
+    let why = engine.why(made.id).await.unwrap();
+    assert!(matches!(&why.reasons[..], [Reason::NoWorkerForKind { .. }]), "{why}");
 }
 
 async fn a_thousand_jobs_go_at_once_and_a_key_gives_one(store: Store) {

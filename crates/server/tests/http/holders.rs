@@ -14,6 +14,7 @@ on_both_stores!(
     what_the_server_holds_is_not_for_callers,
     two_nodes_agree_on_who_holds_a_lease,
     names_of_workers_are_the_principals_own,
+    only_the_principal_itself_says_goodbye,
     tenant_default_sees_its_own_things_alone,
     tenants_with_a_slash_have_their_own_rules,
     nobody_takes_the_rules_of_others,
@@ -156,6 +157,41 @@ async fn two_nodes_agree_on_who_holds_a_lease(store: Store) {
     let refused = code(&two, path, &eve, body.clone()).await;
     assert_eq!(refused.as_deref(), Some("STALE_ATTEMPT"));
     assert_eq!(code(&two, path, &ann, body).await, None);
+}
+
+/// Whoever names another principal's worker is told what they would be told of one that nobody knows.
+async fn only_the_principal_itself_says_goodbye(store: Store) {
+    let ann = store.token("ann", "worker", "acme");
+    let ann_too = store.token("ann", "worker", "acme");
+    let eve = store.token("eve", "admin", "acme");
+    let bob = store.token("bob", "worker", "bbb");
+    let viewer = store.token("vic", "viewer", "acme");
+    let server = At::from(Server::start_guarded(&store));
+    let lease = claimed(&server, &ann, "w1").await;
+    let next = post(&server, "jobs", &ann, json!({ "queue": "w1" })).await.ok();
+    let path = format!("jobs/{}/why", next.at("/job/job_id"));
+    let why = async || get(&server, &path, &ann).await["reasons"][0]["reason"].clone();
+    let goodbye = async |token: &str, worker: &str| {
+        let path = format!("workers/{worker}");
+        call(&server, Method::DELETE, &path, token, &Value::Null).await
+    };
+    for token in [&eve, &bob] {
+        let [foreign, unknown] = [goodbye(token, "w1").await, goodbye(token, "w9").await];
+        assert_eq!((foreign.status.as_u16(), unknown.status.as_u16()), (404, 404));
+        let [mut foreign, mut unknown] = [foreign.json(), unknown.json()];
+        (foreign["trace_id"], unknown["trace_id"]) = (Value::Null, Value::Null);
+        assert_eq!(foreign, unknown);
+    }
+    for worker in ["acme%2Fann%2Fw1", "ann%2Fw1"] {
+        assert_eq!(goodbye(&eve, worker).await.status, 404, "{worker}");
+    }
+    assert_eq!(goodbye(&viewer, "w1").await.status, 403);
+    assert_eq!(why().await, "in_line", "it is still there");
+    assert_eq!(goodbye(&ann_too, "w1").await.status, 200, "a person has all of their tokens");
+    assert_eq!(why().await, "no_worker_for_queue");
+    let (path, entry) = writes(&lease).pop().expect("the last is to settle");
+    let body = json!({ "worker_id": "w1", "leases": [entry] });
+    assert_eq!(code(&server, path, &ann, body).await, None, "it keeps what it holds");
 }
 
 /// Two principals that use one name have two sessions: neither keeps, or sees, what the other holds.

@@ -24,6 +24,7 @@ mod memory;
 mod operations;
 mod overload;
 mod own_names;
+mod presence;
 mod queues;
 mod schedules;
 mod security;

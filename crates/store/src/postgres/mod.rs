@@ -88,8 +88,8 @@ use crate::{
     news::Sooner,
     read::{
         Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter,
-        LetterGroups, Listens, OldestReady, Output, Page, Progress, Pruned, Scope, SessionView,
-        Standing, StoredFollowUp, Traces, Verified,
+        LetterGroups, ListeningWorker, OldestReady, Output, Page, Progress, Pruned, Scope,
+        SessionView, Standing, StoredFollowUp, Traces, Verified,
     },
 };
 
@@ -440,7 +440,7 @@ impl Store for Postgres {
         })
     }
 
-    fn listening(&self, scope: &Scope) -> StoreFuture<'_, Vec<(WorkerId, Listens)>> {
+    fn listening(&self, scope: &Scope) -> StoreFuture<'_, Vec<ListeningWorker>> {
         let scope = scope.clone();
         self.ask(move |inner| async move {
             let class = inner.presence_class();

@@ -62,7 +62,7 @@ const ADD_SESSION: &str = "
 const VOUCHED: &str = "UPDATE sessions SET vouched = true WHERE worker = $1 AND NOT vouched";
 /// Whoever has ended listens to nothing any more.
 const UNVOUCHED: &str = "
-    UPDATE sessions SET vouched = false, listens = NULL, listened_at = NULL
+    UPDATE sessions SET vouched = false, listens = NULL
     WHERE worker = $1 AND (vouched OR listens IS NOT NULL)";
 
 /// Whoever lives holds its lock; a lock that can be had is given back at once, with the transaction.

@@ -25,6 +25,7 @@ use crate::{
     commit::{Changes, Row},
     job_row::{TraceName, json, timer_at},
     packed::{History, LeaseColumn},
+    read::Word,
     row::{Options, Rest},
 };
 
@@ -436,11 +437,20 @@ const LISTENS: &str = "
     VALUES ($1, 'epoch', 0, 'epoch', $2, $3, $2)
     ON CONFLICT (worker) DO UPDATE SET listens = excluded.listens, listened_at = excluded.listened_at";
 
+const STILL_LISTENS: &str =
+    "UPDATE sessions SET listened_at = $2 WHERE worker = $1 AND listens IS NOT NULL";
+/// Its session is cleared away like that of any other that has been silent for long.
+const GOODBYE: &str = "UPDATE sessions SET listens = NULL, listened_at = $2 WHERE worker = $1";
+
 /// What changes in sessions.
 pub(super) fn save_sessions(work: &Work<'_>, now: Timestamp, asks: &mut Vec<Ask>) {
-    for (worker, to) in &work.listens {
-        let ask = Ask::new(LISTENS).with(worker.as_str().to_owned());
-        asks.push(ask.with(Time(now)).with(json(to)));
+    for (worker, word) in &work.words {
+        let ask = |sql| Ask::new(sql).with(worker.as_str().to_owned()).with(Time(now));
+        asks.push(match word {
+            Word::To(listens) => ask(LISTENS).with(json(listens)),
+            Word::Still => ask(STILL_LISTENS),
+            Word::Goodbye => ask(GOODBYE),
+        });
     }
     for known in &work.renewed {
         asks.push(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use deadpool_postgres::ClientWrapper;
-use windlass_kernel::{Job, JobId, Lane, Timestamp, WorkerId};
+use windlass_kernel::{Job, JobId, Lane, Timestamp};
 
 use super::{
     PgResult,
@@ -16,7 +16,7 @@ use super::{
     types::{Time, Uuid, signed},
 };
 use crate::{
-    read::{Listens, Scope, Standing},
+    read::{ListeningWorker, Scope, Standing},
     standing::{HeldJob, Seen},
 };
 
@@ -66,10 +66,10 @@ pub(super) async fn read_workers(
     scope: &Scope,
     time: &ServerTime,
     presence_class: i32,
-) -> PgResult<Vec<(WorkerId, Listens)>> {
+) -> PgResult<Vec<ListeningWorker>> {
     let now = read_now(client, time).await?;
     let mut listening = read_listening(client, presence_class, now).await?;
-    listening.retain(|(_, listens)| listens.is_seen_by(scope));
+    listening.retain(|it| it.listens.is_seen_by(scope));
     Ok(listening)
 }
 
@@ -117,21 +117,27 @@ async fn read_before(client: &ClientWrapper, job: &Job) -> PgResult<u64> {
 
 /// Whoever lives holds the lock of its worker.
 const LISTENING: &str = "
-    SELECT worker, listens FROM sessions
+    SELECT worker, listens, listened_at, vouched FROM sessions
     WHERE listens IS NOT NULL AND CASE WHEN vouched THEN EXISTS (
             SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2
-                AND classid = $2::bigint::oid AND objid = sessions.id::bigint::oid)
-        ELSE listened_at > $1 END
+                AND classid = $3::bigint::oid AND objid = sessions.id::bigint::oid)
+        ELSE listened_at > $1 OR lapses_at > $2 END
     ORDER BY id";
 
-/// Workers that said a short while ago what they listen to, and those that a process which lives vouches for.
+/// Workers that said a short while ago what they listen to, those whose leases last, and those that a process which lives
+/// vouches for.
 async fn read_listening(
     client: &ClientWrapper,
     presence_class: i32,
     now: Timestamp,
-) -> PgResult<Vec<(WorkerId, Listens)>> {
+) -> PgResult<Vec<ListeningWorker>> {
     let class = i64::from(presence_class.cast_unsigned());
     let from = now.minus(Standing::LISTENS_FOR);
-    let rows = run_one(client, Ask::new(LISTENING).with(Time(from)).with(class)).await?;
-    rows.iter().map(|row| Ok((text_of(row, 0)?, json_of(row, 1)?))).collect()
+    let ask = Ask::new(LISTENING).with(Time(from)).with(Time(now)).with(class);
+    let rows = run_one(client, ask).await?;
+    let listening = rows.iter().map(|row| {
+        let (worker, listens) = (text_of(row, 0)?, json_of(row, 1)?);
+        Ok(ListeningWorker::of_row(worker, listens, row.try_get(3)?, time_or_none(row, 2)?))
+    });
+    listening.collect()
 }

@@ -31,6 +31,7 @@ use crate::{
     IdMap, IdSet, Replies, Reply, Write,
     commit::{Changes, Granted, Needs, Row, enqueues, jobs_of},
     news::News,
+    read::Word,
 };
 
 const BEGIN: &str = "BEGIN";
@@ -265,9 +266,8 @@ impl Try<'_> {
                 (Ok(()), Write::Rule(op)) => {
                     *reply = Some(work.set.apply_rule(&mut work.rules.book, op, now));
                 }
-                (Ok(()), Write::Listens { worker, to }) => {
-                    work.listens.insert(worker.clone(), to.clone());
-                    *reply = Some(Ok(Reply::Done));
+                (Ok(()), Write::Listens { worker, word }) => {
+                    *reply = Some(work.hear(worker, word));
                 }
                 (Ok(()), Write::Token(op)) => *reply = Some(work.set.apply_token(op, now)),
                 (Ok(()), Write::Clock(op)) => {
@@ -524,7 +524,7 @@ async fn lock_sessions(
         let (worker, until) = match write {
             Write::Op { op: Op::Claim(claim), .. } => (&claim.worker, now.plus(claim.lease)),
             Write::Claim(wanted) => (&wanted.worker, now.plus(wanted.lease)),
-            Write::Listens { worker, .. } => (worker, now),
+            Write::Listens { worker, word: Word::To(_) } => (worker, now),
             _ => continue,
         };
         match work.session(worker) {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use deadpool_postgres::ClientWrapper;
-use windlass_kernel::{Job, JobId, Session, Timestamp, WorkerId};
+use windlass_kernel::{Job, JobId, Refusal, Session, Timestamp, WorkerId};
 
 use super::{
     load::{KnownSession, Loaded, Place},
@@ -15,10 +15,10 @@ use super::{
     types::Xid,
 };
 use crate::{
-    IdMap,
+    IdMap, Reply,
     commit::{Row, WorkingSet},
     job_row::with_session,
-    read::Listens,
+    read::Word,
 };
 
 /// What one commit works on.
@@ -30,8 +30,8 @@ pub(super) struct Work<'a> {
     pub(super) longer: BTreeMap<WorkerId, Timestamp>,
     /// Sessions that were renewed.
     pub(super) renewed: Vec<KnownSession>,
-    /// What workers listen to from now on.
-    pub(super) listens: BTreeMap<WorkerId, Listens>,
+    /// What workers say of themselves.
+    pub(super) words: BTreeMap<WorkerId, Word>,
     /// The rules that it goes by.
     pub(super) rules: CommitRules,
 }
@@ -43,8 +43,8 @@ impl<'a> Work<'a> {
         // The incarnation is told with the first rows.
         let set = WorkingSet::new(0, room);
         let rules = CommitRules::new(rules);
-        let (renewed, listens) = (Vec::new(), BTreeMap::new());
-        let mut work = Self { client, set, sessions, longer, renewed, listens, rules };
+        let (renewed, words) = (Vec::new(), BTreeMap::new());
+        let mut work = Self { client, set, sessions, longer, renewed, words, rules };
         work.set.set_rules(&work.rules.book);
         work
     }
@@ -99,6 +99,21 @@ impl<'a> Work<'a> {
         self.renewed.retain(|other| other.id != known.id);
         self.renewed.push(known.clone());
         Some(until)
+    }
+
+    /// A worker says something of itself. Only one that is known can say goodbye.
+    pub(super) fn hear(&mut self, worker: &WorkerId, word: &Word) -> Result<Reply, Refusal> {
+        let has_spoken = matches!(self.words.get(worker), Some(Word::To(_) | Word::Goodbye));
+        match word {
+            Word::Still if has_spoken => {}
+            Word::Goodbye if !has_spoken && self.session(worker).is_none() => {
+                return Err(Refusal::NotFound { what: "worker" });
+            }
+            Word::To(_) | Word::Still | Word::Goodbye => {
+                self.words.insert(worker.clone(), word.clone());
+            }
+        }
+        Ok(Reply::Done)
     }
 
     /// Tells jobs that are remembered what their sessions have done since.

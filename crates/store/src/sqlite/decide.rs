@@ -122,9 +122,8 @@ pub(super) fn decide(
             (Ok(()), Write::FollowUpDone { id }) => {
                 *reply = Some(Ok(work.set.follow_up_done(*id)));
             }
-            (Ok(()), Write::Listens { worker, to }) => {
-                work.names.listens(worker, to, now);
-                *reply = Some(Ok(Reply::Done));
+            (Ok(()), Write::Listens { worker, word }) => {
+                *reply = Some(work.names.hear(worker, word, now));
             }
             (Ok(()), Write::Rule(op)) => {
                 *reply = Some(work.set.apply_rule(&mut work.rules.book, op, now));

@@ -85,8 +85,8 @@ use crate::{
     news::{News, Sooner},
     read::{
         Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter,
-        LetterGroups, Listens, OldestReady, Output, Page, Progress, Pruned, Scope, SessionView,
-        Standing, StoredFollowUp, Traces, Verified,
+        LetterGroups, ListeningWorker, OldestReady, Output, Page, Progress, Pruned, Scope,
+        SessionView, Standing, StoredFollowUp, Traces, Verified,
     },
 };
 
@@ -332,14 +332,14 @@ impl Store for Sqlite {
         Box::pin(self.readers.read(move |snapshot| Ok(Ok(read::read_sessions(snapshot)?))))
     }
 
-    fn listening(&self, scope: &Scope) -> StoreFuture<'_, Vec<(WorkerId, Listens)>> {
+    fn listening(&self, scope: &Scope) -> StoreFuture<'_, Vec<ListeningWorker>> {
         let scope = scope.clone();
         Box::pin(async move {
             let now = self.now.get();
             let read = move |it: &Connection| Ok(Ok(standing::read_listening(it, now)?));
-            let (mut listening, vouched) = self.readers.read(read).await?;
-            listening.extend(self.those_there(vouched));
-            listening.retain(|(_, listens)| listens.is_seen_by(&scope));
+            let mut listening = self.readers.read(read).await?;
+            self.keep_those_there(&mut listening);
+            listening.retain(|it| it.listens.is_seen_by(&scope));
             Ok(listening)
         })
     }
@@ -495,8 +495,10 @@ impl Store for Sqlite {
             let now = self.now.get();
             let read = move |it: &Connection| Ok(Ok(standing::read_standing(it, &scope, id, now)?));
             let standing = self.read_of(id, Option::is_none, read).await?;
-            // Whoever an earlier process vouched for is not there any more.
-            Ok(standing.map(|(standing, vouched)| self.with_those_there(standing, vouched)))
+            Ok(standing.map(|mut standing| {
+                self.keep_those_there(&mut standing.listening);
+                standing
+            }))
         })
     }
 

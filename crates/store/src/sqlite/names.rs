@@ -10,15 +10,16 @@ use std::{
 };
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
-use windlass_kernel::{Job, Queue, Session, Timestamp, WorkerId};
+use windlass_kernel::{Job, Queue, Refusal, Session, Timestamp, WorkerId};
 
 use super::{
     SqlResult,
     load::{Place, text_of, time_of, time_or_none},
 };
 use crate::{
+    Reply,
     job_row::{GroupName, json},
-    read::{Listens, Standing},
+    read::{Standing, Word},
 };
 
 /// Groups and sessions, by name and by the number they have in rows.
@@ -32,7 +33,7 @@ pub(super) struct Names {
     workers: HashMap<WorkerId, i64>,
     greatest_group: i64,
     greatest_session: i64,
-    /// Sessions by when they said what they listen to, oldest first. One that said it again is here once more.
+    /// Sessions by when they gave their word, oldest first. One that gave it again is here once more.
     listened: VecDeque<(Timestamp, i64)>,
     unsaved: Unsaved,
 }
@@ -83,15 +84,18 @@ struct Known {
     session: Session,
     lapses_at: Timestamp,
     vouched: bool,
-    /// What it listens to, as its row says it, and when it last said so.
-    listens: Option<(Arc<str>, Timestamp)>,
+    /// What it listens to, as its row says it.
+    listens: Option<Arc<str>>,
+    /// When it last said so, or that it does no more.
+    listened_at: Option<Timestamp>,
 }
 
 impl Known {
     /// A session that has no lease yet.
     fn new(worker: &WorkerId) -> Self {
         let session = Session { worker: worker.clone(), until: Timestamp::MIN, renewals: 0 };
-        Self { session, lapses_at: Timestamp::MIN, vouched: false, listens: None }
+        let (listens, listened_at) = (None, None);
+        Self { session, lapses_at: Timestamp::MIN, vouched: false, listens, listened_at }
     }
 }
 
@@ -133,8 +137,7 @@ impl Unsaved {
         for id in &self.gone {
             connection.prepare_cached(DROP_SESSION)?.execute([id])?;
         }
-        for (id, Known { session, lapses_at, vouched, listens }) in &self.sessions {
-            let (listens, listened_at) = listens.as_ref().map(|(to, at)| (to, at)).unzip();
+        for (id, Known { session, lapses_at, vouched, listens, listened_at }) in &self.sessions {
             connection.prepare_cached(SAVE_SESSION)?.execute(params![
                 id,
                 session.worker.as_str(),
@@ -144,7 +147,7 @@ impl Unsaved {
                 vouched,
                 now.as_micros(),
                 listens,
-                listened_at.map(|at| at.as_micros()),
+                listened_at.map(Timestamp::as_micros),
             ])?;
         }
         Ok(())
@@ -164,11 +167,10 @@ impl Names {
         let mut rows = sessions.query([])?;
         while let Some(row) = rows.next()? {
             let (session, lapses_at, vouched) = (session_of(row)?, time_of(row, 4)?, row.get(5)?);
-            let listens: Option<Arc<str>> = row.get(6)?;
-            let listens = listens.zip(time_or_none(row, 7)?);
+            let (listens, listened_at) = (row.get(6)?, time_or_none(row, 7)?);
             let id = row.get(3)?;
-            names.listened.extend(listens.as_ref().map(|(_, at)| (*at, id)));
-            names.add_session(id, Known { session, lapses_at, vouched, listens });
+            names.listened.extend(listened_at.map(|at| (at, id)));
+            names.add_session(id, Known { session, lapses_at, vouched, listens, listened_at });
         }
         names.listened.make_contiguous().sort_unstable();
         Ok(names)
@@ -267,12 +269,30 @@ impl Names {
         }
     }
 
-    /// A worker says what it listens to.
-    pub(super) fn listens(&mut self, worker: &WorkerId, to: &Listens, now: Timestamp) {
-        let known = self.known_of(worker).cloned().unwrap_or_else(|| Known::new(worker));
-        let id = self.save_session(Known { listens: Some((json(to).into(), now)), ..known });
+    /// A worker says something of itself. Only one that is known can say goodbye.
+    pub(super) fn hear(
+        &mut self,
+        worker: &WorkerId,
+        word: &Word,
+        now: Timestamp,
+    ) -> Result<Reply, Refusal> {
+        let known = self.known_of(worker).cloned();
+        let (known, listens) = match (word, known) {
+            (Word::To(to), known) => {
+                (known.unwrap_or_else(|| Known::new(worker)), Some(json(to).into()))
+            }
+            (Word::Still, Some(known)) if known.listens.is_some() => {
+                let listens = known.listens.clone();
+                (known, listens)
+            }
+            (Word::Still, _) => return Ok(Reply::Done),
+            (Word::Goodbye, Some(known)) => (known, None),
+            (Word::Goodbye, None) => return Err(Refusal::NotFound { what: "worker" }),
+        };
+        let id = self.save_session(Known { listens, listened_at: Some(now), ..known });
         self.listened.push_back((now, id));
         self.forget_silent(now);
+        Ok(Reply::Done)
     }
 
     /// Frees what workers said that have been silent for long. One that never held a job is forgotten altogether: names
@@ -285,19 +305,19 @@ impl Names {
                 return;
             };
             self.listened.pop_front();
-            let said_last = |known: &&Known| known.listens.as_ref().is_some_and(|it| it.1 == at);
+            let said_last = |known: &&Known| known.listened_at == Some(at);
             match self.sessions.get(&id).filter(said_last).cloned() {
                 // A process that lives answers for it, and it says it once.
                 Some(known) if known.vouched => {}
-                Some(known) if known.lapses_at > Timestamp::MIN => {
-                    self.save_session(Known { listens: None, ..known });
-                }
-                Some(known) => {
+                Some(known) if known.lapses_at == Timestamp::MIN => {
                     self.sessions.remove(&id);
                     self.workers.remove(&known.session.worker);
                     self.unsaved.gone.push(id);
                 }
-                None => {}
+                Some(known) if known.listens.is_some() => {
+                    self.save_session(Known { listens: None, ..known });
+                }
+                Some(_) | None => {}
             }
         }
     }
@@ -348,6 +368,7 @@ fn session_of(row: &Row<'_>) -> SqlResult<Session> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::read::Listens;
 
     fn worker(number: usize) -> WorkerId {
         WorkerId::new(format!("w{number}")).unwrap()
@@ -355,24 +376,27 @@ mod tests {
 
     #[test]
     fn workers_that_fell_silent_are_forgotten_and_those_that_held_a_job_keep_their_session() {
-        let (mut names, to) = (Names::default(), Listens::default());
+        let (mut names, to) = (Names::default(), Word::To(Listens::default()));
         let began = Timestamp::from_micros(1_000_000);
         for number in 0..100 {
-            names.listens(&worker(number), &to, began);
+            names.hear(&worker(number), &to, began).unwrap();
+        }
+        for number in 50..100 {
+            names.hear(&worker(number), &Word::Goodbye, began).unwrap();
         }
         names.lease_session(&worker(7), began.plus(Standing::LISTENS_FOR));
         names.vouch(&worker(8), true);
         names.take_unsaved();
         let later = began.plus(Standing::REMEMBERED_FOR).plus(Standing::LISTENS_FOR);
         for number in 1_000..1_010 {
-            names.listens(&worker(number), &to, later);
+            names.hear(&worker(number), &to, later).unwrap();
         }
         assert_eq!(names.sessions.len(), 12, "ten that came, one that held, one that lives");
         assert!(names.known_of(&worker(7)).unwrap().listens.is_none());
         assert!(names.known_of(&worker(8)).unwrap().listens.is_some());
         assert_eq!(names.take_unsaved().gone.len(), 98);
         // One that is back has another number.
-        names.listens(&worker(1), &to, later);
+        names.hear(&worker(1), &to, later).unwrap();
         assert_eq!(names.workers.len(), 13);
         assert_eq!(names.workers.len(), names.sessions.len());
     }

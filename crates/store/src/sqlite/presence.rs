@@ -13,10 +13,7 @@ use super::{
     SqlResult, Sqlite,
     load::{text_of, u128_of},
 };
-use crate::{
-    Error,
-    read::{Listens, Standing},
-};
+use crate::{Error, read::ListeningWorker};
 
 /// The workers that this process vouches for.
 #[derive(Default)]
@@ -59,23 +56,10 @@ impl Sqlite {
 }
 
 impl Sqlite {
-    /// Adds the workers that listen and that this process vouches for.
-    pub(super) fn with_those_there(
-        &self,
-        mut standing: Standing,
-        vouched: Vec<(WorkerId, Listens)>,
-    ) -> Standing {
-        standing.listening.extend(self.those_there(vouched));
-        standing
-    }
-
-    /// Those of them that this process vouches for.
-    pub(super) fn those_there(
-        &self,
-        vouched: Vec<(WorkerId, Listens)>,
-    ) -> impl Iterator<Item = (WorkerId, Listens)> {
+    /// Leaves out the workers that somebody vouched for and this process does not: they are dead.
+    pub(super) fn keep_those_there(&self, listening: &mut Vec<ListeningWorker>) {
         let mine = self.presence.workers();
-        vouched.into_iter().filter(move |(worker, _)| mine.contains(worker))
+        listening.retain(|it| it.last_seen_at.is_some() || mine.contains(&it.worker));
     }
 }
 

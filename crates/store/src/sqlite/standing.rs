@@ -1,34 +1,33 @@
 //! Why a job is not running: one look at all that could say so.
 
 use rusqlite::{Connection, params};
-use windlass_kernel::{Job, JobId, Lane, Timestamp, WorkerId};
+use windlass_kernel::{Job, JobId, Lane, Timestamp};
 
 use super::{
     SqlResult,
-    load::{Loaded, json_of, text_of, u128_of},
+    load::{Loaded, json_of, text_of, time_or_none, u128_of},
     read::read_job,
     rules::load_book,
 };
 use crate::{
-    read::{Listens, Scope, Standing},
+    read::{ListeningWorker, Scope, Standing},
     standing::{HeldJob, Seen},
 };
 
-/// What keeps the job, and the workers that listen and that somebody vouched for.
+/// What keeps the job. Of the workers that listen, those are there, too, that somebody vouched for.
 pub(super) fn read_standing(
     connection: &Connection,
     scope: &Scope,
     id: JobId,
     now: Timestamp,
-) -> SqlResult<Option<(Standing, Listening)>> {
+) -> SqlResult<Option<Standing>> {
     let Some(Loaded { job, place }) = read_job(connection, scope, id)? else { return Ok(None) };
     let book = load_book(connection)?;
     let held = read_held(connection)?;
     let before = read_before(connection, &job, place.seq)?;
-    let (listening, mut vouched) = read_listening(connection, now)?;
+    let listening = read_listening(connection, now)?;
     let seen = Seen { lane: place.lane, book, held, before, listening, job };
-    vouched.retain(|(_, listens)| listens.is_seen_by(scope));
-    Ok(Some((seen.standing(scope, now), vouched)))
+    Ok(Some(seen.standing(scope, now)))
 }
 
 /// Served by the index `jobs_leased`.
@@ -70,22 +69,18 @@ fn read_before(connection: &Connection, job: &Job, seq: i64) -> SqlResult<u64> {
 
 const LISTENING: &str = "
     SELECT worker, listens, listened_at, vouched FROM sessions
-    WHERE listens IS NOT NULL AND (vouched = 1 OR listened_at > ?1) ORDER BY id";
+    WHERE listens IS NOT NULL AND (vouched = 1 OR listened_at > ?1 OR lapses_at > ?2) ORDER BY id";
 
-pub(super) type Listening = Vec<(WorkerId, Listens)>;
-
-/// Workers that said a short while ago what they listen to, and those that a process vouches for.
+/// Workers that said a short while ago what they listen to, those whose leases last, and those that somebody vouched for.
 pub(super) fn read_listening(
     connection: &Connection,
     now: Timestamp,
-) -> SqlResult<(Listening, Listening)> {
-    let from = now.minus(Standing::LISTENS_FOR).as_micros();
+) -> SqlResult<Vec<ListeningWorker>> {
+    let from = now.minus(Standing::LISTENS_FOR);
     let mut statement = connection.prepare_cached(LISTENING)?;
-    let mut rows = statement.query([from])?;
-    let (mut recently, mut vouched) = (Vec::new(), Vec::new());
-    while let Some(row) = rows.next()? {
-        let worker = (text_of(row, 0)?, json_of(row, 1)?);
-        if row.get(3)? { vouched.push(worker) } else { recently.push(worker) }
-    }
-    Ok((recently, vouched))
+    let rows = statement.query_map([from.as_micros(), now.as_micros()], |row| {
+        let (worker, listens) = (text_of(row, 0)?, json_of(row, 1)?);
+        Ok(ListeningWorker::of_row(worker, listens, row.get(3)?, time_or_none(row, 2)?))
+    })?;
+    rows.collect()
 }

@@ -7,7 +7,10 @@ use windlass_kernel::{
     job::Priority,
     ops::{Cancel, Claim, Expire, Expiry, NewJob, Outcome, RetryNow},
 };
-use windlass_store::{ClaimMany, Reply, Write, read::Listens};
+use windlass_store::{
+    ClaimMany, Reply, Write,
+    read::{Listens, Word},
+};
 
 use crate::common::*;
 
@@ -249,7 +252,7 @@ fn a_claim_names_a_bounded_number_of_queues_and_kinds(backend: Backend) {
     for (claim, field) in [(many_queues, "queues"), (many_kinds, "kinds")] {
         let to = Listens { queues: claim.queues.clone(), kinds: claim.kinds.clone(), tenant: None };
         let worker = claim.worker.clone();
-        for write in [Write::Claim(claim), Write::Listens { worker, to }] {
+        for write in [Write::Claim(claim), Write::Listens { worker, word: Word::To(to) }] {
             let refused = test.write(write).unwrap_err();
             assert!(refused.to_string().contains(field), "{refused}");
             assert!(refused.to_string().contains("several workers"), "{refused}");

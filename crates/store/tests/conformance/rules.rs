@@ -9,10 +9,7 @@ use windlass_kernel::{
     ops::{Enqueue, Expire, Expiry, NewJob, Outcome, Release},
     rule::{Breaker, Budget, DropRule, Each, PutRule, Rate, RuleOp},
 };
-use windlass_store::{
-    ClaimMany, Granted, Reply, Write,
-    read::{self, Listens},
-};
+use windlass_store::{ClaimMany, Granted, Reply, Write, read};
 
 use crate::common::*;
 
@@ -34,7 +31,6 @@ for_each_backend!(
     many_keys_with_a_limit_are_all_served,
     many_keys_that_may_have_two_come_in_their_order,
     a_job_says_what_keeps_it,
-    whoever_listens_is_named,
     what_rules_need_not_remember_is_swept_away,
 );
 
@@ -450,29 +446,6 @@ fn a_job_says_what_keeps_it(backend: Backend) {
     let because: Vec<Because> = standing.blocked.iter().map(|it| it.because).collect();
     assert_eq!(because, [Because::Paused, Because::NoSlot { max: 1, held: 1 }]);
     assert!(test.wait(test.store.standing(&read::Scope::Every, JobId::from_u128(9))).is_none());
-}
-
-fn whoever_listens_is_named(backend: Backend) {
-    let test = TestStore::new(backend);
-    let id = test.enqueue(1, plain());
-    let to = Listens { queues: vec![queue("default")], ..Listens::default() };
-    let listens = |name: &str| Write::Listens { worker: worker(name), to: to.clone() };
-    assert!(matches!(test.write(listens("w1")), Ok(Reply::Done)));
-    test.wait(test.store.vouch(&worker("w2")));
-    test.commit(vec![listens("w2"), listens("w3")]);
-    let named = || -> Vec<String> {
-        let standing = test.wait(test.store.standing(&read::Scope::Every, id)).unwrap();
-        assert!(standing.listening.iter().all(|(_, it)| *it == to));
-        let mut named: Vec<String> =
-            standing.listening.iter().map(|(worker, _)| worker.to_string()).collect();
-        named.sort();
-        named
-    };
-    assert_eq!(named(), ["w1", "w2", "w3"]);
-    assert_eq!(test.claim("w1", 1, 1).len(), 1, "its session begins with its first lease");
-    test.pass(SECOND * 91);
-    test.write(listens("w3")).unwrap();
-    assert_eq!(named(), ["w2", "w3"], "one is vouched for, and one has said so again");
 }
 
 fn what_rules_need_not_remember_is_swept_away(backend: Backend) {

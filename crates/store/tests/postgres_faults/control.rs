@@ -23,7 +23,7 @@ use windlass_kernel::{
 use windlass_store::{
     ClaimMany, Reply, Store as _, Write,
     postgres::{Postgres, enqueue_in},
-    read::Listens,
+    read::{Listens, Word},
 };
 use windlass_testkit::random::{self, Chance};
 
@@ -130,8 +130,8 @@ impl Worker {
         let wanted = ClaimMany { lease: LEASE_SHORT, ..wanted(&self.name, claim, 6) };
         let mut writes = vec![Write::Claim(wanted)];
         if self.chance.below(8) == 0 {
-            let to = Listens { tenant: None, queues: Vec::new(), kinds: Vec::new() };
-            writes.push(Write::Listens { worker: worker(&self.name), to });
+            let word = Word::To(Listens::default());
+            writes.push(Write::Listens { worker: worker(&self.name), word });
         }
         let replies = self.run.commit(writes).await;
         let jobs = granted(replies[0].as_ref().unwrap());

@@ -1,4 +1,4 @@
-//! Writes that have a call of their own: claims, the renewal of a session, and what people ask for.
+//! Writes that have a call of their own: claims, the renewal and the end of a session, and what people ask for.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,14 +27,11 @@ pub(super) async fn send_alone(link: &Link, write: &Write) -> Result<Reply, Fail
     match write {
         Write::Claim(wanted) => claim(link, wanted).await,
         Write::RenewSession { worker, lease } => renew_session(link, worker, *lease).await,
+        Write::Listens { worker, .. } => goodbye(link, worker).await,
         Write::Rule(op) => rule(link, op).await,
         Write::Schedule(op) => schedule(link, op).await,
         Write::Op { op, .. } => act(link, op).await.map(Reply::Answer),
-        Write::Listens { .. }
-        | Write::FollowUpDone { .. }
-        | Write::Token(_)
-        | Write::Clock(_)
-        | Write::Mark { .. } => {
+        Write::FollowUpDone { .. } | Write::Token(_) | Write::Clock(_) | Write::Mark { .. } => {
             unreachable!("no call is made for it")
         }
     }
@@ -91,6 +88,16 @@ async fn renew_session(link: &Link, worker: &WorkerId, lease: Duration) -> Resul
     // One that holds nothing has nothing that runs out.
     let until = until.unwrap_or(windlass_kernel::Timestamp::MIN);
     Ok(Reply::Renewed { until, cancelled, held })
+}
+
+/// Whoever is not known there has nothing to take leave of; nor has a worker of a server that knows no such call.
+async fn goodbye(link: &Link, worker: &WorkerId) -> Result<Reply, Failed> {
+    let path = ["workers", worker.as_str()];
+    let told = link.send::<serde_json::Value>(Method::DELETE, &path, None, String::new()).await;
+    match told {
+        Err(Failed::Problem(problem)) if matches!(problem.status, 404 | 405) => Ok(Reply::Done),
+        told => told.map(|_| Reply::Done),
+    }
 }
 
 async fn rule(link: &Link, op: &RuleOp) -> Result<Reply, Failed> {

@@ -15,7 +15,7 @@ use windlass_kernel::{
     ops::{Outcome, Renew, Settle},
     time::as_ms,
 };
-use windlass_store::{Error, Replies, Reply, Write};
+use windlass_store::{Error, Replies, Reply, Write, read::Word};
 
 use super::{
     alone::send_alone,
@@ -80,8 +80,9 @@ fn refused(own: Option<&TenantId>, write: &Write) -> Option<Told> {
     let tenant = match write {
         Write::Op { tenant, .. } => Some(tenant),
         Write::Schedule(op) => Some(&op.tenant),
-        // Each claim says it.
-        Write::Listens { .. } => return Some(Ok(Reply::Done)),
+        // Each claim and each renewal says it.
+        Write::Listens { word: Word::To(_) | Word::Still, .. } => return Some(Ok(Reply::Done)),
+        Write::Listens { word: Word::Goodbye, .. } => None,
         Write::FollowUpDone { .. } | Write::Token(_) | Write::Clock(_) | Write::Mark { .. } => {
             return Some(Err(Refusal::invalid("op", "is the server's own")));
         }

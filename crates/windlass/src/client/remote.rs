@@ -18,8 +18,8 @@ use windlass_store::{
     Bell, ClockStanding, Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
     read::{
         Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter,
-        LetterGroups, Listens, OldestReady, Output, Page, Progress, Pruned, Scope, SessionView,
-        Standing, StoredFollowUp, Verified,
+        LetterGroups, ListeningWorker, OldestReady, Output, Page, Progress, Pruned, Scope,
+        SessionView, Standing, StoredFollowUp, Verified,
     },
 };
 
@@ -370,7 +370,7 @@ impl Store for Remote {
         })
     }
 
-    fn listening(&self, _scope: &Scope) -> StoreFuture<'_, Vec<(WorkerId, Listens)>> {
+    fn listening(&self, _scope: &Scope) -> StoreFuture<'_, Vec<ListeningWorker>> {
         Box::pin(async { self.not_here("what workers listen to") })
     }
 

@@ -12,7 +12,7 @@ use std::{
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 use windlass_kernel::TenantId;
-use windlass_store::Write;
+use windlass_store::{Write, read::Word};
 
 use super::pending::Lane;
 
@@ -100,7 +100,8 @@ pub(super) fn tenant_of(write: &Write) -> Option<&TenantId> {
         Write::Op { tenant, .. } => Some(tenant),
         Write::Schedule(op) => Some(&op.tenant),
         Write::Claim(wanted) => wanted.tenant.as_ref(),
-        Write::Listens { to, .. } => to.tenant.as_ref(),
+        Write::Listens { word: Word::To(to), .. } => to.tenant.as_ref(),
+        Write::Listens { word: Word::Still | Word::Goodbye, .. } => None,
         Write::RenewSession { .. } | Write::FollowUpDone { .. } => None,
         Write::Rule(_) | Write::Token(_) | Write::Mark { .. } | Write::Clock(_) => None,
     }

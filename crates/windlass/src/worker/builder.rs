@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 use serde::de::DeserializeOwned;
 use tokio::{sync::watch, task::JoinHandle};
 use windlass_kernel::{Kind, Queue, Refusal, WorkerId, ops::NewJob};
-use windlass_store::{ClaimMany, Write, read::Listens};
+use windlass_store::{
+    ClaimMany, Write,
+    read::{Listens, Word},
+};
 
 use super::{
     executions::{Executions, Slots},
@@ -211,8 +214,8 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
             kinds: shared.handlers.keys().cloned().collect(),
             tenant: None,
         };
-        let listens = Write::Listens { worker: shared.worker.clone(), to: listens };
-        inner.submit_known(listens).await?;
+        let word = Word::To(listens);
+        inner.submit_known(Write::Listens { worker: shared.worker.clone(), word }).await?;
         inner.local.add(&shared.worker, &shared.executions);
         let (orders, told) = watch::channel(Orders::Work);
         let worker = shared.worker.clone();
@@ -294,8 +297,11 @@ impl Worker {
         &self.worker
     }
 
-    /// Claims nothing more, gives back what has not started, and lets the rest finish within the grace period.
-    /// What is still running then is interrupted, and goes on elsewhere; that uses up nothing.
+    /// Claims nothing more, says goodbye, gives back what has not started, and lets the rest finish within the grace
+    /// period. What is still running then is interrupted, and goes on elsewhere; that uses up nothing.
+    ///
+    /// From its goodbye on it listens to nothing: [`Engine::why`] does not count on it any more. A store that does not
+    /// answer keeps it from its end no longer than a moment.
     pub async fn shutdown(mut self) -> Result<(), Error> {
         self.orders.send_replace(Orders::End { grace: Some(self.grace) });
         self.ended().await

@@ -1,4 +1,4 @@
-//! The life of a worker: claim, run, renew; and, when it is told to, come to an end in good order.
+//! The life of a worker: claim, run, renew; and, when it is told to, say goodbye and come to an end in good order.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use tokio::{
 use windlass_kernel::{
     By, Jitter, Job, Kind, Op, Queue, TenantId, Timestamp, WorkerId, ops::Release,
 };
-use windlass_store::{self as store, ClaimMany, Granted, Reply, Write};
+use windlass_store::{self as store, ClaimMany, Granted, Reply, Write, read::Word};
 
 use super::{
     BoxFuture,
@@ -60,6 +60,8 @@ const CLAIM_AGAIN_MAX: Duration = Duration::from_secs(2);
 const ROOM_SOON: Duration = Duration::from_millis(2);
 /// How long a handler that was dropped may take to let go.
 const LET_GO: Duration = Duration::from_secs(1);
+/// How long a goodbye may take. It is a courtesy: without it others find out by themselves.
+const GOODBYE: Duration = Duration::from_secs(2);
 
 impl Shared {
     pub(super) fn inner(&self) -> &Arc<engine::Inner> {
@@ -96,14 +98,22 @@ pub(super) async fn run(
     };
     let renewing = renew(&shared);
     let ending = end(&shared, &mut tasks, grace, &mut orders);
+    let ending = async { tokio::join!(say_goodbye(&shared, grace), ending) };
     tokio::select! {
         biased;
-        () = ending => {}
+        ((), ()) = ending => {}
         () = renewing => unreachable!("it renews until it is dropped"),
     }
     // If it fails, the session is found dead or lapses; it holds nothing.
     let _ = shared.inner().store.stop_vouching(&shared.worker).await;
     Ok(())
+}
+
+/// Says that this worker listens to nothing any more. What it holds it keeps until it is done with it.
+async fn say_goodbye(shared: &Shared, grace: Option<Duration>) {
+    let goodbye = Write::Listens { worker: shared.worker.clone(), word: Word::Goodbye };
+    let most = grace.unwrap_or(GOODBYE).min(GOODBYE);
+    let _ = tokio::time::timeout(most, shared.inner().submit_known(goodbye)).await;
 }
 
 /// Claims jobs and lets them run, until the worker is told to end.

@@ -6,12 +6,15 @@ use windlass::{
     Breaker, Engine, Failure, HandlerResult, Ids, JobId, job, rule, testing, why::Reason,
 };
 use windlass_kernel::{
-    By,
+    By, State,
     admit::Because,
     job::{Wait, WaitOn},
     ops::WaitFor,
 };
-use windlass_store::{ClaimMany, Reply, Write};
+use windlass_store::{
+    ClaimMany, Reply, Write,
+    read::{Listens, Word},
+};
 
 use crate::common::{Do, act};
 
@@ -77,6 +80,97 @@ async fn no_worker_runs_its_kind() -> HandlerResult {
     worker.shutdown().await?;
     let found = reasons(&engine, id).await;
     assert!(matches!(&found[..], [Reason::NoWorkerForQueue { near, .. }] if near.is_empty()));
+    Ok(())
+}
+
+/// While it lets a job end it takes no other: from the beginning of its end on it listens no more.
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_shuts_down_listens_no_more() -> HandlerResult {
+    let engine = testing::engine()?;
+    let worker = engine.worker().handle(act).start().await?;
+    let running = engine.enqueue(Do::SleepMs(60_000)).await?.id;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let ending = tokio::spawn(worker.drain());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let id = engine.enqueue(Do::succeed()).await?.id;
+    let found = reasons(&engine, id).await;
+    assert!(matches!(&found[..], [Reason::NoWorkerForQueue { .. }]), "{found:?}");
+    assert_eq!(engine.job(running).await?.state, State::Running);
+    ending.await??;
+    assert_eq!(engine.job(running).await?.state, State::Succeeded);
+    Ok(())
+}
+
+/// A worker elsewhere says something of itself.
+async fn says(engine: &Engine, word: Word) {
+    let write = Write::Listens { worker: "elsewhere".parse().unwrap(), word };
+    engine.committer().submit(write).await.unwrap();
+}
+
+fn listens_to_do() -> Word {
+    let (queues, kinds) = (vec!["default".parse().unwrap()], vec!["do".parse().unwrap()]);
+    Word::To(Listens { queues, kinds, tenant: None })
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_who_could_run_it_are_silent() -> HandlerResult {
+    let engine = testing::engine()?;
+    let id = engine.enqueue(Do::succeed()).await?.id;
+    says(&engine, listens_to_do()).await;
+    let said_at = engine.now();
+    // Whoever is well gives its word every ten seconds.
+    tokio::time::sleep(Duration::from_secs(14)).await;
+    let found = reasons(&engine, id).await;
+    assert!(matches!(&found[..], [Reason::InLine { before: 0, .. }]), "{found:?}");
+    tokio::time::sleep(Duration::from_secs(27)).await;
+    let found = reasons(&engine, id).await;
+    let [Reason::WorkersSilent { kind, queue, worker, last_seen_at, silent_for, holds: 0 }] =
+        &found[..]
+    else {
+        panic!("{found:?}")
+    };
+    assert_eq!((kind.as_str(), queue.as_str(), worker.as_str()), ("do", "default", "elsewhere"));
+    assert_eq!((*last_seen_at, silent_for.as_secs()), (said_at, 41));
+    let words = "the last worker that runs kind do in queue default, elsewhere, was seen 41 s ago";
+    assert_eq!(found[0].to_string(), words);
+    // One that lives is enough, also if it has no room.
+    engine.put_rule(rule("stop").pause()).await?;
+    let worker = engine.worker().handle(act).start().await?;
+    assert!(matches!(&reasons(&engine, id).await[..], [Reason::Rule { .. }]));
+    worker.shutdown().await?;
+    engine.drop_rule("stop", None).await?;
+    says(&engine, Word::Still).await;
+    assert!(matches!(&reasons(&engine, id).await[..], [Reason::InLine { .. }]));
+    says(&engine, Word::Goodbye).await;
+    let found = reasons(&engine, id).await;
+    assert!(matches!(&found[..], [Reason::NoWorkerForQueue { near, .. }] if near.is_empty()));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_silent_with_a_job_in_hand_may_be_busy() -> HandlerResult {
+    let engine = testing::engine()?;
+    says(&engine, listens_to_do()).await;
+    let jobs = engine.enqueue_all((0..3).map(|_| Do::succeed())).await;
+    let [_, next, last] = [0, 1, 2].map(|at| jobs[at].as_ref().unwrap().id);
+    claim(&engine, true).await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let found = reasons(&engine, next).await;
+    assert!(matches!(&found[..], [Reason::InLine { before: 0, .. }]), "{found:?}");
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    let found = reasons(&engine, next).await;
+    assert!(matches!(&found[..], [Reason::WorkersSilent { holds: 1, .. }]), "{found:?}");
+    let words = found[0].to_string();
+    assert!(words.ends_with("27 s ago; it holds a job and may be busy with it"), "{words}");
+    let found = reasons(&engine, last).await;
+    let [Reason::WorkersSilent { holds: 1, .. }, Reason::InLine { before: 1, .. }] = &found[..]
+    else {
+        panic!("{found:?}")
+    };
+    // Its lease runs out, and nothing says any more that it may come back.
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let found = reasons(&engine, last).await;
+    assert!(matches!(&found[..], [Reason::WorkersSilent { holds: 0, .. }]), "{found:?}");
     Ok(())
 }
 

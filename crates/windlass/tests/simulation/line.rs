@@ -18,8 +18,8 @@ use windlass_store::{
     ClockStanding, Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
     read::{
         Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter,
-        LetterGroups, Listens, OldestReady, Output, Page, Progress, Pruned, Scope, SessionView,
-        StoredFollowUp, Verified,
+        LetterGroups, ListeningWorker, OldestReady, Output, Page, Progress, Pruned, Scope,
+        SessionView, StoredFollowUp, Verified,
     },
     sqlite::Sqlite,
 };
@@ -128,7 +128,7 @@ impl Store for Line {
         letters(filter: LetterFilter, cursor: Cursor) -> Page<DeadLetter>;
         letter_groups(scope: &Scope, state: LetterState) -> LetterGroups;
         sessions() -> Vec<SessionView>;
-        listening(scope: &Scope) -> Vec<(WorkerId, Listens)>;
+        listening(scope: &Scope) -> Vec<ListeningWorker>;
         oldest_ready(scope: &Scope) -> Vec<OldestReady>;
         feed(scope: &Scope, after: u64, rows: u32) -> Feed;
         feed_end() -> u64;

@@ -13,8 +13,8 @@ use windlass_store::{
     ClockStanding, Listener, Overlap, Replies, Store, StoreFuture, Write,
     read::{
         Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter,
-        LetterGroups, Listens, OldestReady, Output, Page, Progress, Pruned, Scope, SessionView,
-        StoredFollowUp, Verified,
+        LetterGroups, ListeningWorker, OldestReady, Output, Page, Progress, Pruned, Scope,
+        SessionView, StoredFollowUp, Verified,
     },
 };
 
@@ -120,7 +120,7 @@ impl Store for Counted {
         self.store.sessions()
     }
 
-    fn listening(&self, scope: &Scope) -> StoreFuture<'_, Vec<(WorkerId, Listens)>> {
+    fn listening(&self, scope: &Scope) -> StoreFuture<'_, Vec<ListeningWorker>> {
         self.store.listening(scope)
     }
 

@@ -75,6 +75,9 @@ pub(crate) struct Failed {
 pub(crate) struct Attempt {
     pub(crate) attempt: u32,
     pub(crate) state: String,
+    /// Not told by a server of before.
+    pub(crate) first_worker: Option<String>,
+    pub(crate) last_worker: Option<String>,
     pub(crate) started_at: Option<Timestamp>,
     pub(crate) finished_at: Option<Timestamp>,
     pub(crate) error: Option<Failed>,
@@ -120,11 +123,6 @@ impl Event {
             _ => format!("{shape} {}", self.to),
         };
         (step, style)
-    }
-
-    /// The worker that got it, if this is a claim.
-    pub(crate) fn claimed_by(&self) -> Option<&str> {
-        self.fact["worker"].as_str()
     }
 
     /// What else is worth knowing, in a few words.

@@ -24,8 +24,8 @@ use windlass_store::{
     Write,
     read::{
         Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter,
-        LetterGroups, Listens, OldestReady, Output, Page, Progress, Pruned, Scope, SessionView,
-        StoredFollowUp, Verified,
+        LetterGroups, ListeningWorker, OldestReady, Output, Page, Progress, Pruned, Scope,
+        SessionView, StoredFollowUp, Verified,
     },
 };
 
@@ -217,7 +217,7 @@ impl Store for Fake {
     fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>> {
         unasked()
     }
-    fn listening(&self, _: &Scope) -> StoreFuture<'_, Vec<(WorkerId, Listens)>> {
+    fn listening(&self, _: &Scope) -> StoreFuture<'_, Vec<ListeningWorker>> {
         unasked()
     }
 

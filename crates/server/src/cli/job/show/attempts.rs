@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::{
-    super::seen::{Attempt, Event, Failed, one_line},
+    super::seen::{Attempt, Failed, one_line},
     Page,
     bars::{self, Span},
     facts::PAGE,
@@ -72,7 +72,6 @@ pub(super) fn section(page: &Page, view: &View) -> String {
 /// A line for each attempt, and for the one that is to come.
 fn rows(page: &Page, mut spans: BTreeMap<u32, Vec<Span>>, view: &View) -> Vec<Row> {
     let now = view.times.now();
-    let workers = workers(&page.events);
     let mut rows = Vec::new();
     for attempt in &page.attempts {
         let took = attempt.started_at.map(|from| {
@@ -84,7 +83,7 @@ fn rows(page: &Page, mut spans: BTreeMap<u32, Vec<Span>>, view: &View) -> Vec<Ro
             number: attempt.attempt,
             spans: spans.remove(&attempt.attempt).unwrap_or_default(),
             state,
-            worker: shortened(workers.get(&attempt.attempt).map_or("", String::as_str), WORKER),
+            worker: worker(attempt),
             took: took.unwrap_or_default(),
             words,
         });
@@ -117,23 +116,14 @@ fn outcome(attempt: &Attempt, job_state: &str) -> (&'static str, String) {
     }
 }
 
-/// Who ran each attempt: if it was taken from one, who has it from there.
-fn workers(events: &[Event]) -> BTreeMap<u32, String> {
-    let mut workers: BTreeMap<u32, Vec<String>> = BTreeMap::new();
-    for event in events {
-        let Some(worker) = event.claimed_by().map(one_line) else { continue };
-        let known = workers.entry(event.attempt).or_default();
-        if known.last() != Some(&worker) {
-            known.push(worker);
-        }
+/// Who ran an attempt: if it was taken from one, who has it from there.
+fn worker(attempt: &Attempt) -> String {
+    let [first, last] = [&attempt.first_worker, &attempt.last_worker]
+        .map(|worker| worker.as_deref().map(one_line).unwrap_or_default());
+    match first == last {
+        true => shortened(&last, WORKER),
+        false if first.width() + last.width() + 3 <= WORKER => format!("{first} → {last}"),
+        // Where there is no room for both, the last counts: it is the one that ended the attempt.
+        false => format!("→ {}", shortened(&last, WORKER - 2)),
     }
-    // Where there is no room for all, the last counts: it is the one that ended the attempt.
-    let shown = |workers: Vec<String>| match workers.as_slice() {
-        [before, last] if before.width() + last.width() + 3 <= WORKER => {
-            format!("{before} → {last}")
-        }
-        [_, .., last] => format!("→ {}", shortened(last, WORKER - 2)),
-        _ => workers.concat(),
-    };
-    workers.into_iter().map(|(attempt, workers)| (attempt, shown(workers))).collect()
 }

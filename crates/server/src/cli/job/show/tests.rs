@@ -69,7 +69,8 @@ impl Story {
         self.job["lease_owner"] = json!(worker);
         self.job["leased_until"] = json!(at(ms + 30_000));
         self.attempts.push(json!({
-            "attempt": attempt, "state": "RUNNING", "epoch": attempt, "started_at": at(ms + 2),
+            "attempt": attempt, "state": "RUNNING", "epoch": attempt, "first_worker": worker,
+            "last_worker": worker, "ended_by": null, "started_at": at(ms + 2),
             "finished_at": null, "error": null, "stats": null,
         }));
     }

@@ -5,6 +5,7 @@
 //! grant is decided. Then everything is saved at once. A backend does the loading and saving; what
 //! happens in between is here and has no IO, so it is the same on every database.
 
+mod claims;
 mod rules;
 mod schedules;
 mod tokens;
@@ -15,7 +16,10 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use self::schedules::enqueues;
+pub(crate) use self::{
+    claims::{Grant, Grants},
+    schedules::enqueues,
+};
 use self::{schedules::Schedules, tokens::Tokens};
 pub use self::{
     schedules::{ScheduleChange, ScheduleKey, Scheduled, jobs_of},
@@ -121,7 +125,8 @@ impl Write {
 /// A worker wants jobs.
 #[derive(Clone, Debug)]
 pub struct ClaimMany {
-    /// The identity of the claim: the same again gets the same leases.
+    /// The identity of the claim: once it was granted something, the same again gets what it still holds of that, and
+    /// nothing else, for as long as it is remembered ([`ops::Claim::REMEMBERED_FOR`]).
     pub claim_id: ClaimId,
     /// The worker.
     pub worker: WorkerId,
@@ -211,6 +216,9 @@ pub enum Reply {
     Granted {
         /// The jobs.
         jobs: Vec<Granted>,
+        /// Was the same claim granted something before? Then these are the jobs that it still holds of what it got, and it
+        /// gets no others, however often it is sent.
+        repeated: bool,
         /// When to ask again at the latest, if a rule holds jobs back that time alone lets go.
         again_at: Option<Timestamp>,
     },
@@ -336,6 +344,8 @@ pub struct WorkingSet<P> {
     outcomes: Option<Vec<Outcome>>,
     schedules: Schedules,
     tokens: Tokens,
+    /// Claims that were granted something.
+    claims: HashSet<ClaimId>,
     changes: Changes,
     incarnation: u32,
 }
@@ -395,6 +405,8 @@ pub struct Changes {
     pub tokens: BTreeMap<TokenId, TokenChange>,
     /// How far followers of the feed have come.
     pub marks: BTreeMap<MarkName, u64>,
+    /// Claims that were granted something for the first time.
+    pub claims: Vec<ClaimId>,
 }
 
 /// What a handler gave back for one attempt.

@@ -3,7 +3,7 @@
 //! A row is written with each claim that gets jobs, so it is narrow, and stands in a table that grows at its end and is
 //! forgotten from its beginning.
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use windlass_kernel::{Timestamp, ids::ClaimId, ops::Claim};
 
 use super::{SqlResult, load};
@@ -48,11 +48,22 @@ pub(super) fn save(connection: &Connection, claims: &[ClaimId], now: Timestamp) 
     Ok(())
 }
 
-const FORGET: &str = "
-    DELETE FROM claims WHERE (hour, id) IN (
-        SELECT hour, id FROM claims WHERE hour < ?1 - 1 ORDER BY hour, id LIMIT ?2)";
+const LAST_OF_STEP: &str = "
+    SELECT hour, id FROM claims WHERE hour < ?1 - 1 ORDER BY hour, id LIMIT 1 OFFSET ?2";
+const FORGET_UNTIL: &str = "DELETE FROM claims WHERE (hour, id) <= (?1, ?2)";
+const FORGET_ALL: &str = "DELETE FROM claims WHERE hour < ?1 - 1";
 
 /// Forgets those that no longer count, in a step of [`FORGET_MAX`] at the most, and says how many they were.
 pub(super) fn forget(connection: &Connection, now: Timestamp) -> SqlResult<usize> {
-    connection.prepare_cached(FORGET)?.execute(params![hour(now), FORGET_MAX])
+    let mut last = connection.prepare_cached(LAST_OF_STEP)?;
+    let row = |row: &Row<'_>| Ok((row.get(0)?, load::u128_of(row, 1)?));
+    let last: Option<(i64, u128)> =
+        last.query_row(params![hour(now), FORGET_MAX - 1], row).optional()?;
+    match last {
+        Some((hour, id)) => {
+            let until = params![hour, id.to_be_bytes()];
+            connection.prepare_cached(FORGET_UNTIL)?.execute(until)
+        }
+        None => connection.prepare_cached(FORGET_ALL)?.execute([hour(now)]),
+    }
 }

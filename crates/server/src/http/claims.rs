@@ -72,8 +72,8 @@ pub(crate) struct Leases {
     again_at: Option<Timestamp>,
     /// True, if this claim was granted jobs before: then these are the leases of them that it still holds, and it gets
     /// no others. Left out, if not.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    repeated: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repeated: Option<bool>,
 }
 
 /// A job that a worker got.
@@ -131,10 +131,11 @@ pub(crate) async fn claim(mut call: Call) -> Result<Answer, Problem> {
         if !jobs.is_empty() || repeated {
             room.notify_one();
             let leases = jobs.into_iter().map(LeaseDocument::from).collect();
+            let repeated = repeated.then_some(true);
             return Ok(Answer::ok(&Leases { leases, again_at, repeated }));
         }
         if Instant::now() >= until {
-            return Ok(Answer::ok(&Leases { leases: Vec::new(), again_at, repeated }));
+            return Ok(Answer::ok(&Leases { leases: Vec::new(), again_at, repeated: None }));
         }
         let again_at = again_at.map(|at| Instant::now() + at.since(call.engine().now()));
         let wake_at = again_at.map_or(until, |at| at.min(until));
@@ -143,7 +144,7 @@ pub(crate) async fn claim(mut call: Call) -> Result<Answer, Problem> {
             () = tokio::time::sleep_until(wake_at) => {}
             _ = stopping.wait_for(|stopping| *stopping) => {
                 let (leases, again_at) = (Vec::new(), None);
-                return Ok(Answer::ok(&Leases { leases, again_at, repeated: false }));
+                return Ok(Answer::ok(&Leases { leases, again_at, repeated: None }));
             }
         }
         if Instant::now() >= until {

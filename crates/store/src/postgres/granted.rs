@@ -13,7 +13,7 @@ use super::{
 };
 
 /// How many are forgotten in one step.
-pub(super) const FORGET_MAX: i64 = 2_000;
+pub(super) const FORGET_MAX: i64 = 5_000;
 
 /// What another node forgets at the same time is left to it. What is held is found by the index `jobs_leased`.
 const FORGET: &str = "

@@ -34,7 +34,7 @@ use crate::{
 use windlass_kernel::{
     AcceptClock, Answer, Approval, Current, DeadLetter, DlqId, Event, FollowUp, IdempotencyKey,
     IdempotencyScope, Job, JobId, Kind, MarkName, NewPayload, Note, Op, Payload, Progress, Queue,
-    Refusal, Rule, RuleName, ScheduleOp, Task, TaskId, TenantId, Timestamp, Token, TokenId,
+    Refusal, Rule, RuleName, ScheduleOp, State, Task, TaskId, TenantId, Timestamp, Token, TokenId,
     TokenOp, TraceId, Transition, UniqueKey, WorkerId, decide,
     ids::ClaimId,
     ops,
@@ -259,6 +259,8 @@ pub struct Needs {
     pub keys: BTreeSet<Key>,
     /// Tasks that a new job runs.
     pub tasks: BTreeSet<(TenantId, TaskId)>,
+    /// Those of them that it may run again: the dead letters of their last jobs are needed too.
+    pub reruns: BTreeSet<(TenantId, TaskId)>,
     /// Dead letters by id; their jobs and tasks are needed too.
     pub letters: BTreeSet<DlqId>,
     /// Jobs whose task is needed.
@@ -306,8 +308,11 @@ impl Needs {
                     if op.new.idempotency != ops::Idempotency::OwnId {
                         needs.keys.insert((tenant.clone(), op.scope(), op.key()));
                     }
-                    let task = op.new.task.as_ref().map(|task| task.task_id.clone());
-                    needs.tasks.extend(task.map(|task| (tenant.clone(), task)));
+                    if let Some(task) = &op.new.task {
+                        let name = (tenant.clone(), task.task_id.clone());
+                        needs.reruns.extend(task.may_rerun.then(|| name.clone()));
+                        needs.tasks.insert(name);
+                    }
                     let unique = op.new.unique_key.clone();
                     needs.uniques.extend(unique.map(|unique| (tenant.clone(), unique)));
                 }
@@ -458,6 +463,12 @@ impl<P: Default> WorkingSet<P> {
         self.letters.insert(letter.id, letter);
     }
 
+    #[cfg(feature = "postgres")]
+    /// Is the dead letter part of this commit already?
+    pub(crate) fn has_letter(&self, letter: DlqId) -> bool {
+        self.letters.contains_key(&letter)
+    }
+
     /// Is the job part of this commit already?
     pub fn contains(&self, job_id: JobId) -> bool {
         self.jobs.contains_key(&job_id)
@@ -497,6 +508,8 @@ impl<P: Default> WorkingSet<P> {
         let letter = letter.filter(|letter| letter.tenant == *tenant);
         let job_id = op.job_id().or(letter.map(|letter| letter.job_id));
         let job = job_id.and_then(|id| self.job(id)).filter(mine);
+        let task = self.task(tenant, op, job);
+        let failed = task.filter(|_| matches!(op, Op::Enqueue(_))).and_then(|task| task.failed);
         let current = Current {
             job,
             new: op.new_job_id().and_then(|id| self.job(id)),
@@ -505,8 +518,9 @@ impl<P: Default> WorkingSet<P> {
             drained_by: self.drained_by(tenant, op, job),
             parent: self.relative(tenant, op, |op| matches!(op, Op::Enqueue(_))),
             child: self.relative(tenant, op, |op| matches!(op, Op::Wait(_))),
-            task: self.task(tenant, op, job),
-            letter,
+            task,
+            failed: failed.and_then(|id| self.job(id)),
+            letter: letter.or(failed.and_then(|id| self.letters.get(&DlqId::of_job(id)))),
             incarnation: self.incarnation,
         };
         let transition = decide(&current, op, now)?;
@@ -608,6 +622,7 @@ impl<P: Default> WorkingSet<P> {
                 let task = self.tasks.get_mut(&(spec.tenant.clone(), spec.task_id.clone()));
                 if let Some(task) = task.filter(|task| task.active == Some(id)) {
                     task.active = None;
+                    task.failed = Some(id).filter(|_| job.state == State::Failed);
                 }
             }
             row.job = job.into();

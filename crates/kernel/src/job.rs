@@ -390,6 +390,8 @@ pub struct Task {
     pub next_attempt: u32,
     /// Its job that is not at an end, if there is one.
     pub active: Option<JobId>,
+    /// Its last job, if that failed.
+    pub failed: Option<JobId>,
 }
 
 #[cfg(test)]

@@ -300,6 +300,7 @@ pub(crate) fn task_of(job: &Job) -> Task {
         task_id: job.spec.task_id.clone(),
         next_attempt: job.attempt + 1,
         active: Some(job.id),
+        failed: None,
     }
 }
 

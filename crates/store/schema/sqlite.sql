@@ -25,6 +25,12 @@ CREATE TABLE children (
     PRIMARY KEY (parent, seq)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE claims (
+    hour INTEGER NOT NULL,
+    id   BLOB    NOT NULL CHECK (length(id) = 16),
+    PRIMARY KEY (hour, id)
+) STRICT, WITHOUT ROWID;
+
 CREATE VIEW contract_jobs AS
 SELECT job_id,
        tenant_id,

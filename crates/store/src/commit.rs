@@ -5,6 +5,7 @@
 //! grant is decided. Then everything is saved at once. A backend does the loading and saving; what
 //! happens in between is here and has no IO, so it is the same on every database.
 
+mod claims;
 mod rules;
 mod schedules;
 mod tokens;
@@ -15,7 +16,10 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use self::schedules::enqueues;
+pub(crate) use self::{
+    claims::{Grant, Grants},
+    schedules::enqueues,
+};
 use self::{schedules::Schedules, tokens::Tokens};
 pub use self::{
     schedules::{ScheduleChange, ScheduleKey, Scheduled, jobs_of},
@@ -30,7 +34,7 @@ use crate::{
 use windlass_kernel::{
     AcceptClock, Answer, Approval, Current, DeadLetter, DlqId, Event, FollowUp, IdempotencyKey,
     IdempotencyScope, Job, JobId, Kind, MarkName, NewPayload, Note, Op, Payload, Progress, Queue,
-    Refusal, Rule, RuleName, ScheduleOp, Task, TaskId, TenantId, Timestamp, Token, TokenId,
+    Refusal, Rule, RuleName, ScheduleOp, State, Task, TaskId, TenantId, Timestamp, Token, TokenId,
     TokenOp, TraceId, Transition, UniqueKey, WorkerId, decide,
     ids::ClaimId,
     ops,
@@ -124,7 +128,8 @@ impl Write {
 /// A worker wants jobs.
 #[derive(Clone, Debug)]
 pub struct ClaimMany {
-    /// The identity of the claim: the same again gets the same leases.
+    /// The identity of the claim: once it was granted something, the same again gets what it still holds of that, and
+    /// nothing else, for as long as it is remembered ([`ops::Claim::REMEMBERED_FOR`]).
     pub claim_id: ClaimId,
     /// The worker.
     pub worker: WorkerId,
@@ -214,6 +219,9 @@ pub enum Reply {
     Granted {
         /// The jobs.
         jobs: Vec<Granted>,
+        /// Was the same claim granted something before? Then these are the jobs that it still holds of what it got, and it
+        /// gets no others, however often it is sent.
+        repeated: bool,
         /// When to ask again at the latest, if a rule holds jobs back that time alone lets go.
         again_at: Option<Timestamp>,
     },
@@ -254,6 +262,8 @@ pub struct Needs {
     pub keys: BTreeSet<Key>,
     /// Tasks that a new job runs.
     pub tasks: BTreeSet<(TenantId, TaskId)>,
+    /// Those of them that it may run again: the dead letters of their last jobs are needed too.
+    pub reruns: BTreeSet<(TenantId, TaskId)>,
     /// Dead letters by id; their jobs and tasks are needed too.
     pub letters: BTreeSet<DlqId>,
     /// Jobs whose task is needed.
@@ -301,8 +311,11 @@ impl Needs {
                     if op.new.idempotency != ops::Idempotency::OwnId {
                         needs.keys.insert((tenant.clone(), op.scope(), op.key()));
                     }
-                    let task = op.new.task.as_ref().map(|task| task.task_id.clone());
-                    needs.tasks.extend(task.map(|task| (tenant.clone(), task)));
+                    if let Some(task) = &op.new.task {
+                        let name = (tenant.clone(), task.task_id.clone());
+                        needs.reruns.extend(task.may_rerun.then(|| name.clone()));
+                        needs.tasks.insert(name);
+                    }
                     let unique = op.new.unique_key.clone();
                     needs.uniques.extend(unique.map(|unique| (tenant.clone(), unique)));
                 }
@@ -339,6 +352,8 @@ pub struct WorkingSet<P> {
     outcomes: Option<Vec<Outcome>>,
     schedules: Schedules,
     tokens: Tokens,
+    /// Claims that were granted something.
+    claims: HashSet<ClaimId>,
     changes: Changes,
     incarnation: u32,
 }
@@ -398,6 +413,8 @@ pub struct Changes {
     pub tokens: BTreeMap<TokenId, TokenChange>,
     /// How far followers of the feed have come.
     pub marks: BTreeMap<MarkName, u64>,
+    /// Claims that were granted something for the first time.
+    pub claims: Vec<ClaimId>,
 }
 
 /// What a handler gave back for one attempt.
@@ -449,6 +466,12 @@ impl<P: Default> WorkingSet<P> {
         self.letters.insert(letter.id, letter);
     }
 
+    #[cfg(feature = "postgres")]
+    /// Is the dead letter part of this commit already?
+    pub(crate) fn has_letter(&self, letter: DlqId) -> bool {
+        self.letters.contains_key(&letter)
+    }
+
     /// Is the job part of this commit already?
     pub fn contains(&self, job_id: JobId) -> bool {
         self.jobs.contains_key(&job_id)
@@ -488,6 +511,8 @@ impl<P: Default> WorkingSet<P> {
         let letter = letter.filter(|letter| letter.tenant == *tenant);
         let job_id = op.job_id().or(letter.map(|letter| letter.job_id));
         let job = job_id.and_then(|id| self.job(id)).filter(mine);
+        let task = self.task(tenant, op, job);
+        let failed = task.filter(|_| matches!(op, Op::Enqueue(_))).and_then(|task| task.failed);
         let current = Current {
             job,
             new: op.new_job_id().and_then(|id| self.job(id)),
@@ -496,8 +521,9 @@ impl<P: Default> WorkingSet<P> {
             drained_by: self.drained_by(tenant, op, job),
             parent: self.relative(tenant, op, |op| matches!(op, Op::Enqueue(_))),
             child: self.relative(tenant, op, |op| matches!(op, Op::Wait(_))),
-            task: self.task(tenant, op, job),
-            letter,
+            task,
+            failed: failed.and_then(|id| self.job(id)),
+            letter: letter.or(failed.and_then(|id| self.letters.get(&DlqId::of_job(id)))),
             incarnation: self.incarnation,
         };
         let transition = decide(&current, op, now)?;
@@ -599,6 +625,7 @@ impl<P: Default> WorkingSet<P> {
                 let task = self.tasks.get_mut(&(spec.tenant.clone(), spec.task_id.clone()));
                 if let Some(task) = task.filter(|task| task.active == Some(id)) {
                     task.active = None;
+                    task.failed = Some(id).filter(|_| job.state == State::Failed);
                 }
             }
             row.job = job.into();

@@ -60,6 +60,11 @@ pub(crate) const SQLITE: &[Migration] = &[
         served_from: 1,
         sql: include_str!("../migrations/sqlite/0008_lists.sql"),
     },
+    Migration {
+        number: 9,
+        served_from: 1,
+        sql: include_str!("../migrations/sqlite/0009_claims.sql"),
+    },
 ];
 
 /// The steps of PostgreSQL.

@@ -36,10 +36,10 @@ use windlass_store::{
 use windlass_testkit::postgres::Cluster;
 
 /// The newest migration of each database.
-const NEWEST: u32 = 8;
+const NEWEST: u32 = 9;
 const NEWEST_POSTGRES: u32 = 10;
 /// The versions that users can have. The fourth schema was never in one without the fifth.
-const VERSIONS: [u32; 7] = [1, 2, 3, 5, 6, 7, NEWEST];
+const VERSIONS: [u32; 8] = [1, 2, 3, 5, 6, 7, 8, NEWEST];
 const VERSIONS_POSTGRES: [u32; 9] = [1, 2, 3, 5, 6, 7, 8, 9, NEWEST_POSTGRES];
 
 fn golden(name: &str) -> PathBuf {

@@ -14,7 +14,7 @@ use common::{
     rich::{Overlap, Rich},
     *,
 };
-use windlass_kernel::{JobId, Payload, ops::NewJob};
+use windlass_kernel::{Epoch, JobId, Payload, ops::NewJob};
 use windlass_store::{Reply, Write};
 use windlass_testkit::random::{self, Chance};
 
@@ -78,6 +78,38 @@ fn claims_that_overlap_never_grant_a_job_twice() {
     assert_eq!([one.len(), two.len(), more.len()], [5; 3]);
     assert!(one.is_disjoint(&two) && one.is_disjoint(&more) && two.is_disjoint(&more));
     assert_eq!((&again, &held), (&one, &one));
+}
+
+/// What was granted is not on the disk yet when it ends, and when the same claim comes again.
+#[test]
+fn a_claim_that_overlaps_with_itself_never_takes_other_jobs() {
+    for backend in [Backend::Sqlite, Backend::Memory] {
+        let mut rich = Rich::new_in(backend.new_quick_home());
+        let now = rich.world.now;
+        rich.commit((1..=20).map(|number| write(enqueue(number, plain()))).collect(), now);
+        rich.overlap = Some(Overlap { fails_first: None, failures: 0 });
+        let done = |number| write(settle(JobId::from_u128(number), Epoch::new(1), succeeded()));
+        let again = || claim_many("w1", 1, 2);
+        let writes =
+            vec![again(), again(), done(1), again(), done(2), again(), claim_many("w1", 2, 2)];
+        let replies: Vec<_> = rich.commit(writes, now).into_iter().map(Result::unwrap).collect();
+        let got = [0, 1, 3, 5, 6].map(|place| granted(&replies[place]).len());
+        assert_eq!(got, [2, 2, 1, 0, 2]);
+    }
+}
+
+/// A claim whose commit failed was granted nothing.
+#[test]
+fn a_claim_that_failed_with_its_commit_may_take_jobs_later() {
+    for backend in [Backend::Sqlite, Backend::Memory] {
+        let test = TestStore::open(backend.new_quick_home()).unwrap();
+        test.commit((1..=5).map(|number| write(enqueue(number, plain()))).collect());
+        test.home.user().sql(REFUSE);
+        let both = vec![claim_many("w1", 1, 2), poison(1)];
+        let failed = test.runtime.block_on(test.store.commit(both.into()));
+        assert_eq!(failed.unwrap_err().code(), "STORE_CONTRADICTION");
+        assert_eq!(test.claim("w1", 1, 2).len(), 2);
+    }
 }
 
 /// The database refuses it, whatever the rules say.

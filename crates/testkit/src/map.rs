@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use windlass_kernel::{
     Answer, Approval, Attempt, Current, DeadLetter, DlqId, Event, FollowUp, Job, JobId, NewPayload,
-    Op, Payload, Progress, Refusal, Task, TaskId, TenantId, Timestamp, decide,
+    Op, Payload, Progress, Refusal, State, Task, TaskId, TenantId, Timestamp, decide,
 };
 
 /// Everything a store holds, in memory.
@@ -43,6 +43,8 @@ impl MapStore {
         let job_id = op.job_id().or(letter.map(|letter| letter.job_id));
         let job = job_id.and_then(|id| self.jobs.get(&id));
         let task = self.task(op, job);
+        let failed = task.as_ref().filter(|_| matches!(op, Op::Enqueue(_)));
+        let failed = failed.and_then(|task| task.failed);
         let current = Current {
             job,
             new: op.new_job_id().and_then(|id| self.jobs.get(&id)),
@@ -52,7 +54,8 @@ impl MapStore {
             parent: self.relative(op, |op| matches!(op, Op::Enqueue(_))),
             child: self.relative(op, |op| matches!(op, Op::Wait(_))),
             task: task.as_ref(),
-            letter,
+            failed: failed.and_then(|id| self.jobs.get(&id)),
+            letter: letter.or(failed.and_then(|id| self.letters.get(&DlqId::of_job(id)))),
             incarnation: self.incarnation,
         };
         let transition = decide(&current, op, now)?;
@@ -144,6 +147,8 @@ impl MapStore {
         let by_row = self.tasks.get(&(tenant.clone(), task_id.clone())).copied();
         let next_attempt = by_jobs.max(by_row)?;
         let active = jobs.iter().find(|job| !job.state.is_end()).map(|job| job.id);
-        Some(Task { tenant, task_id, next_attempt, active })
+        let last = jobs.iter().find(|job| job.attempt + 1 == next_attempt);
+        let failed = last.filter(|job| job.state == State::Failed).map(|job| job.id);
+        Some(Task { tenant, task_id, next_attempt, active, failed })
     }
 }

@@ -138,3 +138,60 @@ enqueue  j2  task job_00000000000000000000000001  -> queued      attempt 2
 # The id of a job that does not exist is no task: a job that gets this id later would meet it.
 enqueue  j1  task job_00000000000000000000000002  -> refused INVALID_INPUT  field task_id
 enqueue  j2                                 -> queued      attempt 1
+
+# A cancelled job is run again once: not while its re-run is active, and not after that.
+enqueue  j1                                 -> queued
+cancel   j1                                 -> cancelled
+rerun    j1  as j2                          -> queued     attempt 2  rerun_of j1
+rerun    j1  as j3                          -> refused TASK_ACTIVE  job j2
+run      j2  succeeded                      -> succeeded
+rerun    j1  as j3                          -> refused TASK_DUPLICATE
+rerun    j1  as j2                          -> succeeded  recorded yes  job j2
+
+# It is the last job of a task that is run again.
+enqueue  j1  task t1                        -> queued
+cancel   j1                                 -> cancelled
+rerun    j1  as j2                          -> queued
+cancel   j2                                 -> cancelled
+rerun    j1  as j3                          -> refused TASK_DUPLICATE
+rerun    j2  as j3                          -> queued     attempt 3
+run      j3  failed                         -> failed     dlq open
+rerun    j2  as j4                          -> refused TASK_DUPLICATE
+rerun    j3  as j4                          -> queued     attempt 4
+
+# A new job of a task whose last job failed takes over from the dead letter too: the work is done again once.
+enqueue  j1  task t1                        -> queued
+run      j1  failed                         -> failed     dlq open
+enqueue  j2  task t1  payload {"n": 2}      -> queued     attempt 2  requeued_from j1  rerun_of j1  recorded no
+expect   j1                                 -> failed     dlq requeued  requeued_as j2
+enqueue  j2  task t1  payload {"n": 2}      -> queued     recorded yes
+run      j2  succeeded                      -> succeeded
+requeue  j1  as j3  by ann                  -> refused DLQ_REQUEUE_CONFLICT
+rerun    j1  as j3                          -> refused DLQ_REQUEUE_CONFLICT
+enqueue  j3  task t1                        -> queued     attempt 3  requeued_from none
+
+# Also if the task is named by the id of the job, and if somebody wants to discard the letter.
+enqueue  j1                                 -> queued
+run      j1  failed                         -> failed
+discard  j1  by ann  because old           -> failed     dlq discard_requested
+enqueue  j2  task job_00000000000000000000000001  -> queued  attempt 2  requeued_from j1
+approve  j1  by bob                         -> refused DLQ_CLOSED
+run      j2  failed                         -> failed     dlq open
+enqueue  j3  task job_00000000000000000000000001  -> queued  attempt 3  requeued_from j2
+expect   j1                                 -> failed     dlq requeued  requeued_as j2
+expect   j2                                 -> failed     dlq requeued  requeued_as j3
+
+# A letter that was discarded stays so, and the task may be named by a new job.
+enqueue  j1  task t1                        -> queued
+run      j1  failed                         -> failed
+discard  j1  by ann  because old           -> failed
+approve  j1  by bob                         -> failed     dlq discarded
+enqueue  j2  task t1                        -> queued     attempt 2  requeued_from none
+expect   j1                                 -> failed     dlq discarded
+
+# Whoever may not run a task again, or not yet, leaves the letter open.
+enqueue  j1  task t1                        -> queued
+run      j1  failed                         -> failed
+enqueue  j2  task_new t1                    -> refused TASK_DUPLICATE
+enqueue  j2  task t1  parent j1             -> refused INVALID_INPUT
+expect   j1                                 -> failed     dlq open

@@ -60,7 +60,7 @@ impl Tally {
                     count.fetch_add(1, Relaxed);
                 }
             }
-            Reply::Granted { jobs, .. } if !jobs.is_empty() => {
+            Reply::Granted { jobs, repeated: false, .. } if !jobs.is_empty() => {
                 let mut by_queue = self.by_queue.lock().unwrap_or_else(PoisonError::into_inner);
                 for granted in jobs.iter().filter(|it| it.job.state == State::Running) {
                     self.started.fetch_add(1, Relaxed);

@@ -34,6 +34,10 @@ impl Claim {
     pub const LEASE_MIN: Duration = Duration::from_millis(100);
     /// The longest lease.
     pub const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+    /// How long after its grant a claim is known at the least, and in any case for as long as it holds something: the
+    /// same again gets what it still holds of what it got, and never anything else. A duplicate that comes late would
+    /// take jobs for nobody.
+    pub const REMEMBERED_FOR: Duration = Duration::from_secs(60 * 60);
 }
 
 pub(super) fn decide(

@@ -3,17 +3,19 @@
 //! A known key with the same important fields is a hit and creates nothing; with other fields it is a
 //! conflict that names them. An enqueue without a key has the id of its job as its key, so that sending
 //! it again is safe too.
+//!
+//! A new job of a task whose last job failed runs that work again: it takes over from the dead letter, as a requeue does.
 
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    By, Cause, Digest, Event, Fact, IdempotencyKey, IdempotencyScope, Job, JobId, Kind, LimitKey,
-    NewPayload, Payload, Queue, Refusal, RetryPolicy, Spec, Tag, Task, TaskId, TenantId, Timestamp,
-    TraceId, Transition, UniqueKey,
+    By, Cause, DeadLetter, Digest, Event, Fact, IdempotencyKey, IdempotencyScope, Job, JobId, Kind,
+    LimitKey, NewPayload, Payload, Queue, Refusal, RetryPolicy, Spec, Tag, Task, TaskId, TenantId,
+    Timestamp, TraceId, Transition, UniqueKey,
     evolve::evolve,
     job::{Origin, Priority, ScheduleType},
     machine,
-    ops::Current,
+    ops::{Current, requeue},
     own_names::{check_not_own, is_own},
     plain::check_plain,
     retry::MAX_RETRIES_DEFAULT,
@@ -330,7 +332,23 @@ pub(super) fn decide(
     };
     check_parent(current, op)?;
     let payload = NewPayload::Given(op.new.payload.clone());
-    Ok(create(op.job_id, Arc::new(op.spec(now)), attempt, payload, &op.by, now))
+    let mut spec = op.spec(now);
+    let letter = open_letter(current);
+    if let Some(letter) = letter {
+        spec.origin = Origin::Requeued(letter.id);
+    }
+    let mut transition = create(op.job_id, Arc::new(spec), attempt, payload, &op.by, now);
+    if let Some(letter) = letter {
+        requeue::take_over(&mut transition, letter, &op.by, now);
+    }
+    Ok(transition)
+}
+
+/// The letter of the task's last job, if nobody has decided about it. That of a job of the server's own is left to those
+/// who look after it: a caller that names it as a task does not do its work.
+fn open_letter<'a>(current: &Current<'a>) -> Option<&'a DeadLetter> {
+    current.failed.filter(|failed| !is_own(failed.spec.kind.as_str()))?;
+    current.letter.filter(|letter| !letter.state.is_closed())
 }
 
 /// What is drained takes nothing new in.

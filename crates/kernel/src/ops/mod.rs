@@ -74,7 +74,9 @@ pub struct Current<'a> {
     pub child: Option<&'a Job>,
     /// What is known of the task that the new job runs.
     pub task: Option<&'a Task>,
-    /// The dead letter that the op names; for `rerun` that of its job, if it has one.
+    /// The last job of that task, if it failed and an `enqueue` names the task.
+    pub failed: Option<&'a Job>,
+    /// The dead letter that the op names; for `rerun` that of its job, if it has one; for `enqueue` that of `failed`.
     pub letter: Option<&'a DeadLetter>,
     /// The incarnation of the store.
     pub incarnation: u32,

@@ -48,13 +48,19 @@ pub(super) fn decide(
         by: &op.by,
     };
     let mut transition = rerun::create(failed, current, &again, now)?;
+    take_over(&mut transition, letter, &op.by, now);
+    Ok(transition)
+}
+
+/// The job that is made takes over from the letter, which closes with it.
+pub(super) fn take_over(transition: &mut Transition, letter: &DeadLetter, by: &By, now: Timestamp) {
+    let heir = Some(transition.job.id);
     transition.letter = Some(DeadLetter {
         state: LetterState::Requeued,
-        requeued_as: Some(op.new_job_id),
+        requeued_as: heir,
         closed_at: Some(now),
         ..letter.clone()
     });
-    let note = letter.note(LetterState::Requeued.as_str(), &op.by);
-    transition.note = Some(Note { job_id: Some(op.new_job_id), ..note });
-    Ok(transition)
+    let note = letter.note(LetterState::Requeued.as_str(), by);
+    transition.note = Some(Note { job_id: heir, ..note });
 }

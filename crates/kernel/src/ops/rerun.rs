@@ -4,7 +4,8 @@
 //! and is refused while a job of that task is not at an end.
 //!
 //! A job that failed left a dead letter, and its re-run is a requeue of that letter: the letter closes in the same
-//! transaction. So the work of a letter is done again once, whichever of the two is asked for, and however often.
+//! transaction. So the work of a letter is done again once, whichever of the two is asked for, and however often. A job
+//! that was cancelled is run again once too: it is the last job of a task that is run again, and none before it.
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use crate::{
     Spec, State, Timestamp, Transition,
     job::{Origin, ScheduleType},
     ops::{Current, Requeue, enqueue, requeue},
+    own_names::is_own,
 };
 
 /// A task runs again.
@@ -73,6 +75,16 @@ fn check_active(ended: &Job, current: &Current<'_>) -> Result<(), Refusal> {
     }
 }
 
+/// Whoever asks for a job again that was run again before asks for the second time. A caller may name a job of the
+/// server's own as its task, and keeps nobody from running that job again.
+fn check_last(ended: &Job, current: &Current<'_>) -> Result<(), Refusal> {
+    let is_last = current.task.is_none_or(|task| task.next_attempt <= ended.attempt + 1);
+    if is_last || is_own(ended.spec.kind.as_str()) {
+        return Ok(());
+    }
+    Err(Refusal::TaskDuplicate { task_id: ended.spec.task_id.clone() })
+}
+
 /// How a job is made again.
 pub(super) struct Again<'a> {
     pub(super) new_job_id: JobId,
@@ -92,6 +104,7 @@ pub(super) fn create(
         return Err(Refusal::JobExists { job_id: again.new_job_id });
     }
     check_active(ended, current)?;
+    check_last(ended, current)?;
     enqueue::check_drained(current)?;
     let known_next = current.task.map_or(1, |task| task.next_attempt);
     let attempt = known_next.max(ended.attempt + 1);

@@ -84,7 +84,8 @@ pub(crate) fn of_store(store: &MapStore) -> Held {
     a_task_has_one_active_job(store)?;
     a_named_task_knows_its_next_attempt(store)?;
     no_letter_without_a_failed_job(store)?;
-    the_work_of_a_letter_is_done_again_once(store)
+    the_work_of_a_letter_is_done_again_once(store)?;
+    only_the_last_job_of_a_task_has_an_open_letter(store)
 }
 
 /// What one job must keep.
@@ -390,6 +391,19 @@ fn the_work_of_a_letter_is_done_again_once(store: &MapStore) -> Held {
         let named: Vec<JobId> = letter.requeued_as.into_iter().collect();
         prop_assert_eq!(heirs, named);
         prop_assert_eq!(letter.requeued_as.is_some(), letter.state == LetterState::Requeued);
+    }
+    Ok(())
+}
+
+/// Whoever runs a task again takes over from the letter of its last job, on whichever road.
+fn only_the_last_job_of_a_task_has_an_open_letter(store: &MapStore) -> Held {
+    for letter in store.letters.values().filter(|letter| !letter.state.is_closed()) {
+        let failed = &store.jobs[&letter.job_id];
+        let is_later = |job: &&Job| {
+            (&job.spec.tenant, &job.spec.task_id) == (&failed.spec.tenant, &failed.spec.task_id)
+                && job.attempt > failed.attempt
+        };
+        prop_assert_eq!(store.jobs.values().find(is_later), None);
     }
     Ok(())
 }

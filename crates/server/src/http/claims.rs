@@ -54,7 +54,9 @@ pub(crate) struct ClaimBody {
     /// Start them at once: claim and start in one op.
     #[serde(default)]
     start: bool,
-    /// The identity of this claim: any text of up to 100 characters, such as a UUID. Sent again, it gets the same leases.
+    /// The identity of this claim: any text of up to 100 characters, such as a UUID. Once it was granted jobs, the same again
+    /// gets the leases of them that it still holds, and nothing else: for an hour, and while it holds any. So if no answer
+    /// came, send the same again; for every other claim make a fresh one.
     claim_id: Option<String>,
     /// Other workers of the same process: a job that must be alone is alone in its process.
     #[serde(default)]
@@ -71,6 +73,10 @@ pub(crate) struct Leases {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     again_at: Option<Timestamp>,
+    /// True, if this claim was granted jobs before: then these are the leases of them that it still holds, and it gets
+    /// no others. Left out, if not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repeated: Option<bool>,
 }
 
 /// A job that a worker got.
@@ -130,16 +136,18 @@ pub(crate) async fn claim(mut call: Call) -> Result<Answer, Problem> {
         body::room(&call.app, call.scope())?;
         let reply = take(&call, wanted.clone()).await;
         let reply = reply.map_err(|_| Problem::stopping("the server stops"))??;
-        let Reply::Granted { jobs, again_at } = reply else {
+        let Reply::Granted { jobs, again_at, repeated } = reply else {
             unreachable!("a claim is answered by leases")
         };
-        if !jobs.is_empty() {
+        // One that was granted jobs before gets no others, however long it waits.
+        if !jobs.is_empty() || repeated {
             room.notify_one();
             let leases = jobs.into_iter().map(LeaseDocument::from).collect();
-            return Ok(Answer::ok(&Leases { leases, again_at }));
+            let repeated = repeated.then_some(true);
+            return Ok(Answer::ok(&Leases { leases, again_at, repeated }));
         }
         if Instant::now() >= until {
-            return Ok(Answer::ok(&Leases { leases: Vec::new(), again_at }));
+            return Ok(Answer::ok(&Leases { leases: Vec::new(), again_at, repeated: None }));
         }
         let again_at = again_at.map(|at| Instant::now() + at.since(call.engine().now()));
         let wake_at = again_at.map_or(until, |at| at.min(until)).min(word_at);
@@ -152,7 +160,8 @@ pub(crate) async fn claim(mut call: Call) -> Result<Answer, Problem> {
                 return Ok(Answer::ok(&Leases { leases: Vec::new(), again_at: None }));
             }
             _ = stopping.wait_for(|stopping| *stopping) => {
-                return Ok(Answer::ok(&Leases { leases: Vec::new(), again_at: None }));
+                let (leases, again_at) = (Vec::new(), None);
+                return Ok(Answer::ok(&Leases { leases, again_at, repeated: None }));
             }
         }
         if Instant::now() >= until {

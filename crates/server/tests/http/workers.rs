@@ -16,6 +16,7 @@ on_both_stores!(
     release,
     wait,
     a_long_poll_hears_of_a_new_job,
+    a_duplicate_of_a_claim_that_comes_late_gets_nothing,
     a_bell_rings_for_a_new_job,
     what_failed_together_does_not_come_back_together,
 );
@@ -281,6 +282,35 @@ async fn a_long_poll_hears_of_a_new_job(store: Store) {
     let again = server.post(CLAIMS, body).await.ok();
     assert_eq!(again.at("/leases/0/job/job_id"), made);
     assert_eq!(again.at("/leases/0/epoch"), claimed.at("/leases/0/epoch"));
+}
+
+/// Nobody waits for it any more: what it took would be held for nobody. It is answered at once, though it would wait.
+async fn a_duplicate_of_a_claim_that_comes_late_gets_nothing(store: Store) {
+    let mut server = Server::start(&store);
+    let body = r#"{"worker_id":"w1","start":true,"wait_ms":30000,"claim_id":"seven"}"#;
+    make(&server, "{}").await;
+    let claimed = server.post(CLAIMS, body).await.ok();
+    assert!(claimed.json().get("repeated").is_none(), "{}", claimed.text);
+    let lease =
+        Lease { job_id: claimed.at("/leases/0/job/job_id"), epoch: claimed.at("/leases/0/epoch") };
+    let next = make(&server, "{}").await;
+    let again = server.post(CLAIMS, body).await.ok();
+    assert_eq!(again.at("/leases/0/job/job_id"), lease.job_id);
+    assert_eq!(again.at("/repeated"), "true");
+    let done = about(&[lease.with(r#""outcome": "succeeded""#)]);
+    server.post("/api/v1/leases/settle", &done).await.ok();
+    for restarts in [false, true] {
+        if restarts {
+            server.kill();
+            server = Server::start(&store);
+        }
+        let sent_at = std::time::Instant::now();
+        let late = server.post(CLAIMS, body).await.ok();
+        assert_eq!(late.json(), serde_json::json!({ "leases": [], "repeated": true }));
+        assert!(sent_at.elapsed() < std::time::Duration::from_secs(20), "it waited");
+    }
+    let other = r#"{"worker_id":"w1","start":true,"claim_id":"eight"}"#;
+    assert_eq!(server.post(CLAIMS, other).await.ok().at("/leases/0/job/job_id"), next);
 }
 
 /// Many jobs fail in one call, as after an outage. Each is spread by itself.

@@ -101,6 +101,7 @@ fn only_makes_jobs(changes: &Changes) -> bool {
         schedules,
         tokens,
         marks,
+        claims,
     } = changes;
     !created.is_empty()
         && updated.is_empty()
@@ -118,4 +119,5 @@ fn only_makes_jobs(changes: &Changes) -> bool {
         && schedules.is_empty()
         && tokens.is_empty()
         && marks.is_empty()
+        && claims.is_empty()
 }

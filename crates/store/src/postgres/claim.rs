@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use tokio_postgres::Row;
-use windlass_kernel::{JobId, Op, Timestamp, WorkerId, ids::ClaimId, ops::Claim};
+use windlass_kernel::{Op, Timestamp, WorkerId, ids::ClaimId, ops::Claim};
 
 use super::{
     Inner, PgResult,
@@ -19,26 +19,22 @@ use super::{
     types::Uuid,
     work::Work,
 };
-use crate::{Write, commit::ClaimMany, job_row::GroupName};
-
-/// A job that a claim got, and its payload if it is known.
-pub(super) type Grant = (JobId, Option<String>);
+use crate::{
+    Write,
+    commit::{ClaimMany, Grant, Grants},
+    job_row::GroupName,
+};
 
 /// What the claims of a batch are about to ask.
 #[derive(Default)]
 pub(super) struct Claims<'a> {
     wanted: Vec<&'a ClaimMany>,
     direct: Option<Direct>,
-    /// Claims that were granted something before.
-    repeated: HashSet<u128>,
     /// What claims got together with one before them.
-    shared: HashMap<ClaimId, Granting>,
+    shared: HashMap<ClaimId, Grants>,
     /// Claims that were answered.
     answered: HashSet<ClaimId>,
 }
-
-/// What a claim got, and when to ask again if a rule holds something back.
-type Granting = (Vec<Grant>, Option<Timestamp>);
 
 /// One statement locks no more jobs than this.
 pub(super) const LOCK_MAX: usize = 5_000;
@@ -87,11 +83,6 @@ impl<'a> Claims<'a> {
     /// The ids of the claims.
     pub(super) fn ids(&self) -> Vec<Uuid> {
         self.wanted.iter().map(|it| Uuid(it.claim_id.as_u128())).collect()
-    }
-
-    /// These were granted something before.
-    pub(super) fn are_repeated(&mut self, ids: Vec<Uuid>) {
-        self.repeated = ids.into_iter().map(|id| id.0).collect();
     }
 
     /// The statement that waits for the same claims, if they are on their way.
@@ -168,31 +159,30 @@ impl<'a> Claims<'a> {
         work: &mut Work<'_>,
         store: &Inner,
         now: Timestamp,
-    ) -> PgResult<Granting> {
+    ) -> PgResult<Grants> {
         self.answered.insert(wanted.claim_id);
-        if let Some(granting) = self.shared.remove(&wanted.claim_id) {
-            return Ok(granting);
+        if let Some(grants) = self.shared.remove(&wanted.claim_id) {
+            return Ok(grants);
         }
-        let again = self.grant_again(wanted, work, &store.names).await?;
-        if !again.is_empty() {
-            return Ok((again, None));
+        if work.set.was_granted(wanted.claim_id) {
+            return Ok(Grants::again(grant_again(wanted, work, &store.names).await?));
         }
         if is_busy_alone(wanted, work) {
-            return Ok((Vec::new(), None));
+            return Ok(Grants::default());
         }
         if let Some(direct) = &mut self.direct {
-            let granted = direct.grant(wanted, work, now);
-            hold(wanted, &granted, work, now);
-            return Ok((granted, None));
+            let jobs = direct.grant(wanted, work, now);
+            hold(wanted, &jobs, work, now);
+            return Ok(Grants { jobs, ..Grants::default() });
         }
         let groups = groups_of(wanted, &store.names);
         let others = self.alike(wanted, &groups, work);
         let takers = || [wanted].into_iter().chain(others.iter().copied());
         let search = Search::new(takers(), groups, store);
         let (granted, again_at) = search.run(self, work, now).await?;
-        for (taker, granted) in takers().zip(granted) {
-            hold(taker, &granted, work, now);
-            self.shared.insert(taker.claim_id, (granted, again_at));
+        for (taker, jobs) in takers().zip(granted) {
+            hold(taker, &jobs, work, now);
+            self.shared.insert(taker.claim_id, Grants { jobs, again_at, repeated: false });
         }
         Ok(self.shared.remove(&wanted.claim_id).unwrap_or_default())
     }
@@ -213,7 +203,7 @@ impl<'a> Claims<'a> {
         for other in later.skip(1) {
             if wants_the_same(wanted, other)
                 && sum.saturating_add(other.max) <= LOCK_MAX
-                && self.is_new(other)
+                && !work.set.was_granted(other.claim_id)
                 && !is_busy_alone(other, work)
                 && seen.insert(other.claim_id)
             {
@@ -224,40 +214,32 @@ impl<'a> Claims<'a> {
         alike
     }
 
-    /// Was this claim never granted anything before?
-    pub(super) fn is_new(&self, wanted: &ClaimMany) -> bool {
-        !self.repeated.contains(&wanted.claim_id.as_u128())
-    }
-
     /// Notes how far a group was looked through, when what was found is taken for good.
     pub(super) fn note(&self, names: &Names) {
         if let Some(direct) = &self.direct {
             direct.note(names);
         }
     }
+}
 
-    /// The same claim again gets the same leases: what it got before and still holds.
-    async fn grant_again(
-        &self,
-        wanted: &ClaimMany,
-        work: &mut Work<'_>,
-        names: &Names,
-    ) -> PgResult<Vec<Grant>> {
-        if self.repeated.contains(&wanted.claim_id.as_u128()) {
-            let claim = wanted.claim_id.as_u128().to_be_bytes().to_vec();
-            let ask = Ask::new(OF_CLAIM).with(wanted.worker.as_str().to_owned()).with(claim);
-            let mut rows = run_one(work.client, ask).await?;
-            rows.retain(|row| id_of(row, 1).is_ok_and(|id| !work.set.contains(id)));
-            add_jobs(work, names, &rows).await?;
-        }
-        let held = work.held_here(&wanted.worker);
-        let mut same: Vec<_> = held
-            .filter(|job| job.claim_id == Some(wanted.claim_id))
-            .map(|job| (job.spec.rank(), job.id))
-            .collect();
-        same.sort_unstable();
-        Ok(same.into_iter().map(|(_, id)| (id, None)).collect())
-    }
+/// The same claim again gets the same leases: what it got before and still holds.
+async fn grant_again(
+    wanted: &ClaimMany,
+    work: &mut Work<'_>,
+    names: &Names,
+) -> PgResult<Vec<Grant>> {
+    let claim = wanted.claim_id.as_u128().to_be_bytes().to_vec();
+    let ask = Ask::new(OF_CLAIM).with(wanted.worker.as_str().to_owned()).with(claim);
+    let mut rows = run_one(work.client, ask).await?;
+    rows.retain(|row| id_of(row, 1).is_ok_and(|id| !work.set.contains(id)));
+    add_jobs(work, names, &rows).await?;
+    let held = work.held_here(&wanted.worker);
+    let mut same: Vec<_> = held
+        .filter(|job| job.claim_id == Some(wanted.claim_id))
+        .map(|job| (job.spec.rank(), job.id))
+        .collect();
+    same.sort_unstable();
+    Ok(same.into_iter().map(|(_, id)| (id, None)).collect())
 }
 
 /// What it has got is only told again, so it is not locked. Served by the index `jobs_leased`.
@@ -273,8 +255,9 @@ fn wants_the_same(one: &ClaimMany, other: &ClaimMany) -> bool {
         == (&other.queues, &other.kinds, &other.tenant, &other.except)
 }
 
-/// The leases of a worker last at least as long as those that it was granted now.
+/// Notes what a claim took. The leases of its worker last at least as long as those that it was granted now.
 fn hold(wanted: &ClaimMany, granted: &[Grant], work: &mut Work<'_>, now: Timestamp) {
+    work.set.note_grants(wanted.claim_id, granted);
     if !granted.is_empty() {
         work.lease_until(&wanted.worker, now.plus(wanted.lease));
     }

@@ -15,14 +15,18 @@ use windlass_kernel::{
 
 use super::{
     PgResult,
-    claim::{Grant, LOCK_MAX, apply},
+    claim::{LOCK_MAX, apply},
     load::{Loaded, free_job_of, row_columns},
     names::Names,
     pipeline::Ask,
     types::Time,
     work::Work,
 };
-use crate::{Write, commit::ClaimMany, job_row::GroupName};
+use crate::{
+    Write,
+    commit::{ClaimMany, Grant},
+    job_row::GroupName,
+};
 
 /// All claims want the same, and it is one line.
 pub(super) struct Direct {

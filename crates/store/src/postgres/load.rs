@@ -9,7 +9,7 @@ use windlass_kernel::{
 };
 
 use super::{
-    PgResult,
+    Failure, PgResult,
     first_load::Locking,
     names::Names,
     pipeline::{Ask, run},
@@ -80,8 +80,29 @@ pub(super) struct Place {
 pub(super) const JOBS_READ: &str =
     concat!("SELECT ", row_columns!(), " FROM jobs j WHERE j.id = ANY($1)");
 
-const LETTERS: &str = "
-    SELECT letter FROM dlq_items WHERE id = ANY($1) ORDER BY id FOR UPDATE";
+/// Letters by id, and those of tasks whose last job failed: of named ones, served by the index `jobs_task`, and of jobs
+/// that named none. A letter has the id of its job.
+macro_rules! letters {
+    ($waits:literal) => {
+        concat!(
+            "SELECT letter FROM dlq_items WHERE id = ANY($1
+                || ARRAY(
+                    SELECT j.id FROM unnest($2::text[], $3::text[]) AS k (tenant, task_id), LATERAL (
+                        SELECT id, state FROM jobs
+                        WHERE jobs.tenant = k.tenant AND jobs.task_id = k.task_id
+                            AND jobs.task_id IS NOT NULL
+                        ORDER BY attempt DESC LIMIT 1) j
+                    WHERE j.state = 'failed')
+                || ARRAY(
+                    SELECT id FROM jobs WHERE id = ANY($4) AND tenant = ANY($2) AND state = 'failed'))
+             ORDER BY id FOR UPDATE",
+            $waits
+        )
+    };
+}
+
+const LETTERS: &str = letters!("");
+const LETTERS_NO_WAIT: &str = letters!(" NOWAIT");
 
 macro_rules! task_rows {
     ($waits:literal) => {
@@ -169,15 +190,14 @@ pub(super) async fn load_rest(
     locking: Locking,
 ) -> PgResult<()> {
     let mut tasks_of = needs.tasks_of.clone();
-    if !needs.letters.is_empty() {
-        let ids: Vec<Uuid> = needs.letters.iter().map(|id| Uuid(id.as_u128())).collect();
-        let letters = run(work.client, &[Ask::new(LETTERS).with(ids)]).await?.remove(0);
+    if !needs.letters.is_empty() || !needs.reruns.is_empty() {
+        let letters = run(work.client, &[ask_letters(needs, locking)]).await?.remove(0);
         let letters: Vec<DeadLetter> =
             letters.iter().map(|row| json_of(row, 0)).collect::<PgResult<_>>()?;
         let jobs = letters.iter().map(|letter| letter.job_id);
         let missing: Vec<Uuid> =
             jobs.filter(|id| !work.set.contains(*id)).map(|id| Uuid(id.as_u128())).collect();
-        // They were locked together with all others that the commit names.
+        // They were locked together with all others that the commit names, or they are at their end and stay as they are.
         let rows = run(work.client, &[Ask::new(JOBS_READ).with(missing)]).await?.remove(0);
         add_jobs(work, names, &rows).await?;
         for letter in letters {
@@ -192,9 +212,33 @@ pub(super) async fn load_rest(
         return Ok(());
     }
     for task in load_tasks(work.client, tasks.into_iter().collect(), locking).await? {
+        let letter = task.failed.map(DlqId::of_job);
+        let may_rerun = needs.reruns.contains(&(task.tenant.clone(), task.task_id.clone()));
+        if may_rerun && letter.is_some_and(|letter| !work.set.has_letter(letter)) {
+            // Its job failed since letters were asked for, which are locked before tasks.
+            return Err(Failure::Overtaken);
+        }
         work.set.add_task(task);
     }
     Ok(())
+}
+
+fn ask_letters(needs: &Needs, locking: Locking) -> Ask {
+    let letters = if locking == Locking::NoWait { LETTERS_NO_WAIT } else { LETTERS };
+    let ids: Vec<Uuid> = needs.letters.iter().map(|id| Uuid(id.as_u128())).collect();
+    let tenants = needs.reruns.iter().map(|(tenant, _)| tenant.as_str().to_owned());
+    let tasks = needs.reruns.iter().map(|(_, task)| task.as_str().to_owned());
+    let own = needs.reruns.iter().filter_map(|(_, task)| own_task(task));
+    Ask::new(letters)
+        .with(ids)
+        .with(tenants.collect::<Vec<_>>())
+        .with(tasks.collect::<Vec<_>>())
+        .with(own.collect::<Vec<_>>())
+}
+
+/// The job that this task is named after, if it is one of our ids.
+fn own_task(task: &TaskId) -> Option<Uuid> {
+    task.as_str().parse::<JobId>().ok().map(|id| Uuid(id.as_u128()))
 }
 
 /// Tasks as they stand; those that nobody has named are left out.
@@ -206,11 +250,7 @@ async fn load_tasks(
     let locked = if locking == Locking::NoWait { TASK_ROWS_NO_WAIT } else { TASK_ROWS };
     let tenants: Vec<String> = names.iter().map(|(tenant, _)| tenant.as_str().to_owned()).collect();
     let ids: Vec<String> = names.iter().map(|(_, task)| task.as_str().to_owned()).collect();
-    let own: Vec<Uuid> = names
-        .iter()
-        .filter_map(|(_, task)| task.as_str().parse::<JobId>().ok())
-        .map(|id| Uuid(id.as_u128()))
-        .collect();
+    let own: Vec<Uuid> = names.iter().filter_map(|(_, task)| own_task(task)).collect();
     let found = run(
         client,
         &[
@@ -226,19 +266,28 @@ async fn load_tasks(
             row.get::<_, &str>(0) == tenant.as_str() && row.get::<_, &str>(1) == task_id.as_str()
         };
         let mut next = found[0].iter().find(is_it).map(|row| number_32(row, 2)).transpose()?;
-        let mut active = None;
+        let (mut active, mut failed) = (None, None);
         let of_task = found[1].iter().filter(is_it).map(|row| (row, 2));
         let own = found[2].iter().filter(|row| {
             let id = JobId::from_u128(row.get::<_, Uuid>(1).0);
             row.get::<_, &str>(0) == tenant.as_str() && TaskId::of_job(id) == task_id
         });
         for (row, first) in of_task.chain(own.map(|row| (row, 1))) {
-            next = next.max(Some(number_32(row, first + 1)? + 1));
-            if !state_of(row, first + 2)?.is_end() {
-                active = Some(JobId::from_u128(row.try_get::<_, Uuid>(first)?.0));
+            let id = JobId::from_u128(row.try_get::<_, Uuid>(first)?.0);
+            let (attempt, state) = (number_32(row, first + 1)?, state_of(row, first + 2)?);
+            next = next.max(Some(attempt + 1));
+            if !state.is_end() {
+                active = Some(id);
+            }
+            if state == State::Failed {
+                failed = failed.max(Some((attempt, id)));
             }
         }
-        tasks.extend(next.map(|next_attempt| Task { tenant, task_id, next_attempt, active }));
+        tasks.extend(next.map(|next_attempt| {
+            let is_last = |(attempt, _): &(u32, JobId)| attempt + 1 == next_attempt;
+            let failed = failed.filter(is_last).map(|(_, id)| id);
+            Task { tenant, task_id, next_attempt, active, failed }
+        }));
     }
     Ok(tasks)
 }

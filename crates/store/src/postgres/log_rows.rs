@@ -123,7 +123,6 @@ impl LogRows {
         mut self,
         asks: &mut Vec<Ask>,
         changes: &Changes,
-        claims: Vec<Uuid>,
         lock: (i32, i32),
         now: Timestamp,
     ) {
@@ -136,7 +135,7 @@ impl LogRows {
             Some(update) => update.instead(UPDATE_AND_FINISH),
             None => Ask::new(FINISH),
         };
-        asks.push(self.add_to(ask, changes, claims, lock, now));
+        asks.push(self.add_to(ask, changes, lock, now));
         acts.save(asks);
     }
 
@@ -145,10 +144,12 @@ impl LogRows {
         self,
         ask: Ask,
         changes: &Changes,
-        claims: Vec<Uuid>,
         lock: (i32, i32),
         now: Timestamp,
     ) -> Ask {
+        // In the order of their ids, so that no two commits wait for each other.
+        let mut claims: Vec<Uuid> = changes.claims.iter().map(|id| Uuid(id.as_u128())).collect();
+        claims.sort_unstable();
         let made: Vec<Uuid> = changes.created.iter().map(|(id, _)| Uuid(id.as_u128())).collect();
         ask.with(self.seqs)
             .with(self.tenants)

@@ -13,6 +13,7 @@ mod direct;
 mod due;
 mod failure;
 mod first_load;
+mod granted;
 mod inbox;
 mod list;
 mod load;

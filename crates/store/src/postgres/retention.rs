@@ -27,7 +27,7 @@ use windlass_kernel::{
 
 use self::{candidates::Candidates, gone::Gone};
 use super::{
-    Failure, Inner, PgResult, causes,
+    Failure, Inner, PgResult, causes, granted,
     load::{Loaded, id_of, time_of, time_or_none},
     partitions::{self, Watch},
     pipeline::{Ask, run, run_one},
@@ -104,6 +104,9 @@ impl Inner {
             Some(now) => {
                 rules::sweep(client, now).await?;
                 causes::make(client).await?;
+                if granted::forget(client, now).await? == granted::FORGET_MAX {
+                    return Ok((Pruned { more: true, ..Pruned::default() }, pass));
+                }
                 make_step(client, pass, &mut walked_all_at, retention, max, now).await
             }
             None => Ok((Pruned::default(), pass)),

@@ -259,7 +259,7 @@ pub(super) async fn at_once(
     let wanted = i64::try_from(changes.created.len()).expect("a batch is bounded");
     let ask = ask.instead(INSERT_AT_ONCE).with(Uuid(commit_id)).with(Time(now));
     let ask = ask.with(store.time.is_the_servers()).with(work.rules.version).with(wanted);
-    let ask = log.add_to(ask, changes, Vec::new(), store.feed_lock, now);
+    let ask = log.add_to(ask, changes, store.feed_lock, now);
     let (incarnation, meta) = store.identity();
     Ok(ask.with(incarnation).with(meta))
 }

@@ -20,7 +20,7 @@ use windlass_kernel::{
 
 use super::{
     Inner, PgResult,
-    claim::{Claims, Grant, LOCK_MAX, apply},
+    claim::{Claims, LOCK_MAX, apply},
     load::{Loaded, free_job_of, id_of, row_columns},
     pipeline::{Ask, run, run_one},
     ready::{self, Found, From},
@@ -29,7 +29,11 @@ use super::{
     types::{Time, Uuid},
     work::Work,
 };
-use crate::{IdMap, commit::ClaimMany, job_row::GroupName};
+use crate::{
+    IdMap,
+    commit::{ClaimMany, Grant},
+    job_row::GroupName,
+};
 
 /// What claims that want the same look for, and what they have found.
 pub(super) struct Search<'a> {

@@ -4,11 +4,11 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use deadpool_postgres::ClientWrapper;
-use windlass_kernel::{Answer, JobId, Op, Refusal, TenantId, Timestamp};
+use windlass_kernel::{Answer, JobId, Op, Refusal, TenantId, Timestamp, ids::ClaimId};
 
 use super::{
     Failure, Inner, PgResult,
-    claim::{Claims, Grant},
+    claim::Claims,
     first_load::{FirstLoad, Locking},
     inbox,
     load::{
@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     IdMap, IdSet, Replies, Reply, Write,
-    commit::{Changes, Granted, Needs, Row, enqueues, jobs_of},
+    commit::{Changes, Grant, Granted, Grants, Needs, Row, enqueues, jobs_of},
     news::News,
     read::Word,
 };
@@ -185,7 +185,7 @@ impl Try<'_> {
             store.time.accept();
         }
         let (moment, repeated) = Moment::of(&moment, &store.time, &work)?;
-        claims.are_repeated(repeated);
+        repeated.into_iter().for_each(|id| work.set.add_claim(ClaimId::from_u128(id.0)));
         if moment.rules_version != work.rules.version || is_new {
             work.go_by(store.rules.learn(client).await?);
         }
@@ -297,8 +297,7 @@ impl Try<'_> {
         claims.look_again(&work.rules, false);
         work.lock_rules(|| claims.groups(&store.names), store.feed_lock.1, now).await?;
         claims.look_below(&work, now).await?;
-        let mut granted: Vec<(usize, Vec<Grant>, Option<Timestamp>)> = Vec::new();
-        let mut new_claims = Vec::new();
+        let mut granted: Vec<(usize, Grants)> = Vec::new();
         for (place, write) in writes.iter().enumerate() {
             if replies[place].is_some() {
                 continue;
@@ -308,11 +307,7 @@ impl Try<'_> {
                 Write::Rule(_) | Write::Listens { .. } => {}
                 Write::Token(_) | Write::Mark { .. } | Write::Clock(_) => {}
                 Write::Claim(wanted) => {
-                    let (grants, again_at) = claims.grant(wanted, &mut work, store, now).await?;
-                    if claims.is_new(wanted) && grants.iter().any(|grant| grant.1.is_some()) {
-                        new_claims.push(Uuid(wanted.claim_id.as_u128()));
-                    }
-                    granted.push((place, grants, again_at));
+                    granted.push((place, claims.grant(wanted, &mut work, store, now).await?));
                 }
                 Write::RenewSession { worker, lease } => {
                     replies[place] = Some(match work.renew(worker, *lease, now) {
@@ -322,8 +317,6 @@ impl Try<'_> {
                 }
             }
         }
-        new_claims.sort_unstable();
-        new_claims.dedup();
         let set = std::mem::take(&mut work.set);
         let (changes, mut rows) = set.finish();
         self.take_numbers(client, &changes, inbox, &mut moment).await?;
@@ -338,11 +331,11 @@ impl Try<'_> {
         let has_events = !log.seqs.is_empty();
         let is_idle = asks.is_empty() && !has_events;
         if has_events {
-            log.finish(&mut asks, &changes, new_claims, store.feed_lock, now);
+            log.finish(&mut asks, &changes, store.feed_lock, now);
         }
-        for (place, ids, again_at) in granted {
-            let jobs = load_grants(client, ids, &rows).await?;
-            replies[place] = Some(Ok(Reply::Granted { jobs, again_at }));
+        for (place, Grants { jobs, again_at, repeated }) in granted {
+            let jobs = load_grants(client, jobs, &rows).await?;
+            replies[place] = Some(Ok(Reply::Granted { jobs, again_at, repeated }));
         }
         let mine = replies.into_iter().skip(inbox.len());
         let mut replies: Replies =

@@ -24,10 +24,10 @@ use tokio::{
 use tokio_postgres::Config;
 
 use super::{
-    Inner, PgResult, inbox,
+    Inner, PgResult, granted, inbox,
     open::Options,
     partitions,
-    pipeline::{Ask, run},
+    pipeline::{Ask, run, run_one},
     pool::Connector,
     presence,
 };
@@ -56,6 +56,9 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// How often what is no longer needed is cleared away.
 const CLEAR: Duration = Duration::from_secs(60);
+
+/// The most steps of it at a time: what is left then waits for the next. It is more than a node can add in between.
+const CLEAR_STEPS_MAX: usize = 1_000;
 
 impl Wake {
     pub(super) fn new(options: &Options, connector: Connector) -> Self {
@@ -173,6 +176,7 @@ async fn look_after(inner: &Inner) {
     let mut ticks = interval(POLL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut looked, mut cleared) = (Instant::now(), Instant::now());
+    let mut now = None;
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
@@ -181,7 +185,7 @@ async fn look_after(inner: &Inner) {
             }
         }
         if let Ok((is_used, time)) = inner.with_client(async |it| inbox::look(it).await).await {
-            inner.time.read(time, None);
+            now = Some(inner.time.read(time, None));
             if is_used {
                 let _ = inner.commit(&[]).await;
             }
@@ -201,15 +205,30 @@ async fn look_after(inner: &Inner) {
         }
         // What is old is told by the server's clock, which has to be right for that.
         let is_right = inner.time.standing() == ClockStanding::Agrees;
-        if cleared.elapsed() >= CLEAR && is_right {
+        if let Some(now) = now.filter(|_| cleared.elapsed() >= CLEAR && is_right) {
             cleared = Instant::now();
-            let clear = async |client: &ClientWrapper| -> PgResult<()> {
-                let clear = [CLEAR_COMMITS, CLEAR_CLAIMS, CLEAR_SESSIONS, CLEAR_LISTENS];
-                Ok(run(client, &clear.map(Ask::new)).await.map(drop)?)
-            };
-            let _ = inner.with_client(clear).await;
+            let _ = inner.with_client(async |it| clear(it).await).await;
+            let forget = async |it: &ClientWrapper| granted::forget(it, now).await;
+            for _ in 0..CLEAR_STEPS_MAX {
+                match inner.with_client(forget).await {
+                    Ok(granted::FORGET_MAX) => {}
+                    Ok(_) | Err(_) => break,
+                }
+            }
         }
     }
+}
+
+/// Clears away what is no longer needed, in steps, so that none of them takes long.
+async fn clear(client: &ClientWrapper) -> PgResult<()> {
+    run(client, &[CLEAR_SESSIONS, CLEAR_LISTENS].map(Ask::new)).await?;
+    for _ in 0..CLEAR_STEPS_MAX {
+        let rows = run_one(client, Ask::new(CLEAR_COMMITS)).await?;
+        if rows.first().map_or(Ok(0), |row| row.try_get::<_, i64>(0))? < CLEAR_MAX {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Everyone who listens holds this lock, together with the others.
@@ -236,16 +255,16 @@ impl Inner {
     }
 }
 
-/// Whoever asks about a commit does so at once, or never. A claim is repeated while its leases last. What another node
-/// clears away at the same time is left to it.
+/// Whoever asks about a commit does so at once, or never. What another node clears away at the same time is left to it.
 const CLEAR_COMMITS: &str = "
-    DELETE FROM commits WHERE id IN (
-        SELECT id FROM commits WHERE at < clock_timestamp() - interval '1 hour' LIMIT 10000
-        FOR UPDATE SKIP LOCKED)";
-const CLEAR_CLAIMS: &str = "
-    DELETE FROM claims WHERE id IN (
-        SELECT id FROM claims WHERE at < clock_timestamp() - interval '2 days' LIMIT 10000
-        FOR UPDATE SKIP LOCKED)";
+    WITH gone AS (
+        DELETE FROM commits WHERE id IN (
+            SELECT id FROM commits WHERE at < clock_timestamp() - interval '1 hour' LIMIT 10000
+            FOR UPDATE SKIP LOCKED)
+        RETURNING id)
+    SELECT count(*) FROM gone";
+/// How many commits one step of it clears away.
+const CLEAR_MAX: i64 = 10_000;
 /// What workers said that have been silent for long ([`Standing::REMEMBERED_FOR`](crate::read::Standing)). One that never
 /// held a job is forgotten altogether: names cost a caller nothing, and there is no end of them.
 const CLEAR_SESSIONS: &str = "

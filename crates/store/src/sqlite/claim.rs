@@ -15,25 +15,25 @@ use super::{
     load::{HeldRow, load_job, load_to_grant},
     work::Work,
 };
-use crate::{commit::ClaimMany, job_row::GroupName};
+use crate::{
+    commit::{ClaimMany, Grant, Grants},
+    job_row::GroupName,
+};
 
-/// A job that a claim got, and its payload if it is known.
-pub(super) type Grant = (JobId, Option<String>);
-
-/// Grants what the claim may have: the ids, and when to ask again if a rule holds something back.
+/// Grants what the claim may have.
 pub(super) fn claim(
     connection: &Connection,
     wanted: &ClaimMany,
     work: &mut Work<'_>,
     now: Timestamp,
-) -> SqlResult<(Vec<Grant>, Option<Timestamp>)> {
+) -> SqlResult<Grants> {
     let held = work.held_by(connection, &wanted.worker)?;
     let mut same: Vec<&HeldRow> =
         held.iter().filter(|row| row.claim_id == Some(wanted.claim_id)).collect();
-    if !same.is_empty() {
+    if !same.is_empty() || work.was_granted(connection, wanted.claim_id, now)? {
         same.sort_by_key(|row| (row.rank, row.id));
         let again = grant_again(connection, same.into_iter().map(|row| row.id), work)?;
-        return Ok((again, None));
+        return Ok(Grants::again(again));
     }
     let (mut count, mut holds_isolated) = (held.len(), held.iter().any(|row| row.alone));
     for neighbour in &wanted.neighbours {
@@ -74,8 +74,9 @@ pub(super) fn claim(
     };
     work.rules.remember(&admission.states, now);
     work.set.remember(admission.states);
-    let granted = grant(connection, wanted, &chosen, work, now)?;
-    Ok((granted, admission.again_at))
+    let jobs = grant(connection, wanted, &chosen, work, now)?;
+    work.set.note_grants(wanted.claim_id, &jobs);
+    Ok(Grants { jobs, again_at: admission.again_at, repeated: false })
 }
 
 /// The groups that a claim wants.

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 use windlass_kernel::{Answer, JobId, NewPayload, Op, Refusal, TenantId, Timestamp, WorkerId};
 
 use super::{
-    SqlResult, claim, inbox, load,
+    SqlResult, claim, granted, inbox, load,
     names::{Names, Unsaved},
     plan::{Numbers, Plan},
     read::read_payload,
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     ClaimMany, IdSet, Replies, Reply, Write,
-    commit::{Granted, Needs, enqueues, jobs_of},
+    commit::{Grant, Granted, Grants, Needs, enqueues, jobs_of},
     read::Scope,
 };
 
@@ -40,7 +40,8 @@ impl Known {
         let (newest, seq) =
             connection.query_row(NEWEST, [], |row| Ok((load::u128_of(row, 0)?, row.get(1)?)))?;
         let (event, newest) = (last.unwrap_or(0), JobId::from_u128(newest));
-        let numbers = Numbers { event, seq, newest };
+        let numbers =
+            Numbers { event, seq, newest, newest_claim: granted::load_newest(connection)? };
         let names = Names::load(connection)?;
         let held = Held::new(names.greatest_session());
         let rules = Rules::load(connection, &names)?;
@@ -103,8 +104,7 @@ pub(super) fn decide(
     }
     let Known { names, ready, rules, held, numbers } = known;
     let remembered = Remembered { names, held, ready, rules };
-    let mut work =
-        Work::new(state.incarnation, room(writes), remembered, state.flying, numbers.newest);
+    let mut work = Work::new(state.incarnation, room(writes), remembered, state.flying, *numbers);
     load::load(snapshot, &needs, &mut work)?;
     tokens::load(snapshot, &needs, &mut work)?;
     let mut replies: Vec<Option<Result<Reply, Refusal>>> = vec![None; writes.len()];
@@ -156,8 +156,7 @@ pub(super) fn decide(
             Write::Rule(_) | Write::Listens { .. } => {}
             Write::Token(_) | Write::Mark { .. } | Write::Clock(_) => {}
             Write::Claim(wanted) => {
-                let (grants, again_at) = claim_many(snapshot, wanted, &mut work, now)?;
-                granted.push((place, grants, again_at));
+                granted.push((place, claim_many(snapshot, wanted, &mut work, now)?));
             }
             Write::RenewSession { worker, lease } => {
                 replies[place] = Some(renew(snapshot, worker, *lease, &mut work, now)?);
@@ -167,14 +166,14 @@ pub(super) fn decide(
     let Work { set, names, ready, rules, .. } = work;
     let mut plan = Plan::new(set, names, ready, numbers, now);
     plan.news.is_ready |= rules.lets_more_go(&plan.changes);
-    for (place, grants, again_at) in granted {
-        let grant = |(id, payload): claim::Grant| {
+    for (place, Grants { jobs, again_at, repeated }) in granted {
+        let grant = |(id, payload): Grant| {
             let job = plan.rows[&id].job.clone();
             let load = || payload_of(snapshot, id, &plan, state.flying);
             Ok(Granted { job, payload: payload.map_or_else(load, Ok)? })
         };
-        let jobs: SqlResult<Vec<Granted>> = grants.into_iter().map(grant).collect();
-        replies[place] = Some(Ok(Reply::Granted { jobs: jobs?, again_at }));
+        let jobs: SqlResult<Vec<Granted>> = jobs.into_iter().map(grant).collect();
+        replies[place] = Some(Ok(Reply::Granted { jobs: jobs?, again_at, repeated }));
     }
     let mut replies = replies.into_iter().map(|reply| reply.expect("each write was answered"));
     let promoted = replies.by_ref().take(inbox.len()).collect();
@@ -282,12 +281,12 @@ fn claim_many(
     wanted: &ClaimMany,
     work: &mut Work<'_>,
     now: Timestamp,
-) -> SqlResult<(Vec<claim::Grant>, Option<Timestamp>)> {
-    let (granted, again_at) = claim::claim(connection, wanted, work, now)?;
-    if !granted.is_empty() {
+) -> SqlResult<Grants> {
+    let grants = claim::claim(connection, wanted, work, now)?;
+    if !grants.jobs.is_empty() && !grants.repeated {
         work.names.lease_session(&wanted.worker, now.plus(wanted.lease));
     }
-    Ok((granted, again_at))
+    Ok(grants)
 }
 
 fn renew(

@@ -93,6 +93,7 @@ pub(super) fn load(connection: &Connection, needs: &Needs, work: &mut Work<'_>) 
     let tasks: Vec<_> = needs.tasks.iter().cloned().chain(of_jobs).collect();
     for (tenant, task_id) in tasks {
         if let Some(task) = load_task(connection, tenant, task_id, work.names())? {
+            load_failed(connection, &task, work)?;
             work.set.add_task(task);
         }
     }
@@ -261,11 +262,14 @@ pub(super) fn load_task(
     let mut by_row = connection.prepare_cached(TASK_ROW)?;
     let mut next: Option<u32> =
         by_row.query_row(params![tenant.as_str(), name], |row| row.get(0)).optional()?;
-    let mut active = None;
+    let (mut active, mut failed) = (None, None);
     let mut note = |id: JobId, attempt: u32, state: State| {
         next = next.max(Some(attempt + 1));
         if !state.is_end() {
             active = Some(id);
+        }
+        if state == State::Failed {
+            failed = failed.max(Some((attempt, id)));
         }
     };
     let mut by_jobs = connection.prepare_cached(TASK_JOBS)?;
@@ -283,7 +287,25 @@ pub(super) fn load_task(
             note(id, own.job.attempt, own.job.state);
         }
     }
-    Ok(next.map(|next_attempt| Task { tenant, task_id, next_attempt, active }))
+    let task = |next_attempt| {
+        let failed = failed.filter(|(attempt, _)| attempt + 1 == next_attempt).map(|(_, id)| id);
+        Task { tenant, task_id, next_attempt, active, failed }
+    };
+    Ok(next.map(task))
+}
+
+/// The last job of a task, if it failed, and its dead letter.
+fn load_failed(connection: &Connection, task: &Task, work: &mut Work<'_>) -> SqlResult<()> {
+    let Some(id) = task.failed else { return Ok(()) };
+    if !work.set.contains(id)
+        && let Some(loaded) = load_job(connection, id, work.names())?
+    {
+        work.add(loaded);
+    }
+    if let Some(letter) = load_letter(connection, DlqId::of_job(id))? {
+        work.set.add_letter(letter);
+    }
+    Ok(())
 }
 
 const LETTER: &str = "SELECT letter FROM dlq_items WHERE id = ?1";

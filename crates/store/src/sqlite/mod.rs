@@ -19,6 +19,7 @@ mod copy;
 mod decide;
 mod due;
 mod folder;
+mod granted;
 mod inbox;
 mod list;
 mod load;

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use windlass_kernel::{About, JobId, NewPayload, TenantId, Timestamp};
+use windlass_kernel::{About, JobId, NewPayload, TenantId, Timestamp, ids::ClaimId};
 
 use super::{
     inbox,
@@ -63,6 +63,8 @@ pub(super) struct Numbers {
     pub(super) seq: i64,
     /// No job has a later id.
     pub(super) newest: JobId,
+    /// No claim that is remembered has a later id.
+    pub(super) newest_claim: ClaimId,
 }
 
 impl Plan {
@@ -80,6 +82,9 @@ impl Plan {
             numbers.seq += 1;
             numbers.newest = numbers.newest.max(*id);
             rows.get_mut(id).expect("it was just created").place.seq = numbers.seq;
+        }
+        for claim in &changes.claims {
+            numbers.newest_claim = numbers.newest_claim.max(*claim);
         }
         let log = write_log(&changes, &mut rows, numbers, now);
         let mut older = Vec::new();
@@ -135,6 +140,7 @@ impl Plan {
             schedules,
             tokens,
             marks,
+            claims,
         } = &self.changes;
         created.is_empty()
             && updated.is_empty()
@@ -152,6 +158,7 @@ impl Plan {
             && schedules.is_empty()
             && tokens.is_empty()
             && marks.is_empty()
+            && claims.is_empty()
             && self.names.is_empty()
             && self.inbox.is_empty()
     }

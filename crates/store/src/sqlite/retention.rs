@@ -19,7 +19,7 @@ use windlass_kernel::{
 };
 
 use super::{
-    SqlResult,
+    SqlResult, granted,
     load::{self, Loaded, job_columns, time_or_none, unleased_job_of},
     names::Stored,
     rules, thin,
@@ -74,6 +74,9 @@ pub(super) fn prune(
     now: Timestamp,
 ) -> SqlResult<(Pruned, Sweep)> {
     rules::sweep(connection, now)?;
+    if granted::forget(connection, now)? == granted::FORGET_MAX {
+        return Ok((Pruned { more: true, ..Pruned::default() }, sweep));
+    }
     match sweep.phase {
         Phase::Jobs { below, kept } => {
             let below = below.map_or_else(|| start(connection, retention, now), Ok)?;

@@ -6,7 +6,7 @@ use rusqlite::{CachedStatement, Connection, params};
 use windlass_kernel::{DeadLetter, Job, JobId, NewPayload, Progress, Task, Timestamp, UniqueKey};
 
 use super::{
-    SqlResult, acts,
+    SqlResult, acts, granted,
     load::{Place, TaskName},
     marks, notes,
     plan::Plan,
@@ -67,6 +67,7 @@ pub(super) fn save(connection: &Connection, plan: &Plan) -> SqlResult<()> {
     rules::save(connection, changes, plan.now)?;
     schedules::save(connection, changes)?;
     tokens::save(connection, changes)?;
+    granted::save(connection, &changes.claims, plan.now)?;
     marks::save(connection, changes)
 }
 

@@ -5,13 +5,13 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use rusqlite::Connection;
-use windlass_kernel::{Job, JobId, WorkerId};
+use windlass_kernel::{Job, JobId, Timestamp, WorkerId, ids::ClaimId};
 
 use super::{
-    SqlResult,
+    SqlResult, granted,
     load::{HeldRow, Loaded, Place, load_held},
     names::Names,
-    plan::Plan,
+    plan::{Numbers, Plan},
     ready::Ready,
     rules::Rules,
 };
@@ -30,8 +30,8 @@ pub(super) struct Work<'a> {
     held: &'a mut Held,
     /// Plans that are on their way, oldest first.
     flying: &'a VecDeque<Arc<Plan>>,
-    /// No job has a later id.
-    newest: JobId,
+    /// What was given out before it.
+    numbers: Numbers,
 }
 
 /// What the writer remembers, and a commit uses.
@@ -49,12 +49,12 @@ impl<'a> Work<'a> {
         room: usize,
         known: Remembered<'a>,
         flying: &'a VecDeque<Arc<Plan>>,
-        newest: JobId,
+        numbers: Numbers,
     ) -> Self {
         let Remembered { names, held, ready, rules } = known;
         let mut set = WorkingSet::new(incarnation, room);
         set.set_rules(&rules.book);
-        Self { set, names, ready, rules, held, flying, newest }
+        Self { set, names, ready, rules, held, flying, numbers }
     }
 
     pub(super) fn names(&self) -> &Names {
@@ -110,7 +110,21 @@ impl<'a> Work<'a> {
 
     /// Could a job of this id be stored? Ids grow with time, so a new one is later than all others.
     pub(super) fn may_be_stored(&self, id: JobId) -> bool {
-        id <= self.newest
+        id <= self.numbers.newest
+    }
+
+    /// Was this claim granted something before? Most ids grow with time, so a new claim is later than all others.
+    pub(super) fn was_granted(
+        &self,
+        connection: &Connection,
+        claim: ClaimId,
+        now: Timestamp,
+    ) -> SqlResult<bool> {
+        if self.set.was_granted(claim) || claim > self.numbers.newest_claim {
+            return Ok(self.set.was_granted(claim));
+        }
+        let is_flying = self.flying.iter().any(|plan| plan.changes.claims.contains(&claim));
+        Ok(is_flying || granted::is_known(connection, claim, now)?)
     }
 
     /// What a worker holds as far as this commit has come.

@@ -58,6 +58,7 @@ mod presence;
 mod progress;
 mod races;
 mod ready;
+mod repeated_claims;
 mod retention;
 mod rules;
 mod schedules;

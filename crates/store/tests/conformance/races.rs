@@ -3,9 +3,9 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use windlass_kernel::{
-    Answer, Cause, Event, IdempotencyKey, IdempotencyScope, JobId, LetterState, OpKind, Refusal,
-    State,
-    ops::{Cancel, Claim, Idempotency, NewJob, Requeue, Rerun},
+    Answer, Cause, DlqId, Event, IdempotencyKey, IdempotencyScope, JobId, LetterState, OpKind,
+    Refusal, State, TaskId,
+    ops::{Cancel, Claim, Idempotency, NewJob, NewTask, Requeue, Rerun},
 };
 use windlass_store::{Reply, Write};
 
@@ -20,6 +20,8 @@ for_each_backend!(
     one_key_from_many_sides_is_one_job,
     one_letter_that_many_requeue_is_one_new_job,
     one_task_that_many_run_again_runs_once,
+    one_cancelled_job_that_many_run_again_runs_once,
+    of_requeues_and_new_jobs_of_one_task_one_takes_over_from_the_letter,
     requeues_against_reruns_make_one_new_job,
     everyone_gets_their_own_answers_in_order,
     a_refused_write_does_not_fail_its_neighbours,
@@ -194,6 +196,62 @@ fn one_task_that_many_run_again_runs_once(backend: Backend) {
     let lost: Vec<Refusal> = lost.into_iter().map(Result::unwrap_err).collect();
     assert_eq!((won.len(), codes(&lost)), (1, HashSet::from(["TASK_ACTIVE"])));
     assert_eq!(test.wait(test.store.open_jobs()).len(), 1);
+}
+
+fn one_cancelled_job_that_many_run_again_runs_once(backend: Backend) {
+    let test = TestStore::new(backend);
+    let id = test.enqueue(1, plain());
+    let (force, grace) = (true, Duration::ZERO);
+    test.op(Cancel { job_id: id, force, grace, reason: None, by: person("ann") }).unwrap();
+    let rerun = |number: usize| {
+        let new_job_id = JobId::from_u128(100 + number as u128);
+        write(Rerun { job_id: id, new_job_id, by: person("ann") })
+    };
+    let (won, lost): (Vec<_>, Vec<_>) = answers(at_once(&test, (0..MANY).map(rerun).collect()))
+        .into_iter()
+        .partition(Result::is_ok);
+    let lost: Vec<Refusal> = lost.into_iter().map(Result::unwrap_err).collect();
+    assert_eq!((won.len(), codes(&lost)), (1, HashSet::from(["TASK_ACTIVE"])));
+    // When that one is done, it is done.
+    let job = test.claim("w1", 1, 1).remove(0).job;
+    test.op(settle(job.id, job.epoch, succeeded())).unwrap();
+    let late = answers(at_once(&test, (MANY..2 * MANY).map(rerun).collect()));
+    let late: Vec<Refusal> = late.into_iter().map(Result::unwrap_err).collect();
+    assert_eq!(codes(&late), HashSet::from(["TASK_DUPLICATE"]));
+    assert!(test.wait(test.store.open_jobs()).is_empty());
+}
+
+/// One names the letter, the other the task; some while the job is about to fail.
+fn of_requeues_and_new_jobs_of_one_task_one_takes_over_from_the_letter(backend: Backend) {
+    let test = TestStore::new(backend);
+    for round in 1..=10 {
+        let id = test.enqueue(round * 1000, plain());
+        let epoch = test.claim("w1", round, 1)[0].job.epoch;
+        let (dlq_id, task_id) = (DlqId::of_job(id), TaskId::of_job(id));
+        let either = |number: u128| {
+            let new_job_id = JobId::from_u128(round * 1000 + number);
+            let task = NewTask { task_id: task_id.clone(), may_rerun: true };
+            match number % 2 {
+                0 => write(Requeue { dlq_id, new_job_id, payload: None, by: person("ann") }),
+                _ => write(enqueue(round * 1000 + number, NewJob { task: Some(task), ..plain() })),
+            }
+        };
+        let fails = write(settle(id, epoch, failed_for_good()));
+        let writes = [fails].into_iter().chain((1..32).map(either)).collect();
+        at_once(&test, writes);
+        // At the latest the next one is the one.
+        let _ = test.write(either(33));
+        let letter = test.wait(test.store.letter(&Scope::Every, dlq_id)).unwrap();
+        let heir = letter.requeued_as.expect("somebody took over");
+        let open = test.wait(test.store.open_jobs());
+        assert_eq!(open.iter().map(|job| job.id).collect::<Vec<_>>(), [heir]);
+        let job = test.claim("w1", 100 + round, 1).remove(0).job;
+        test.op(settle(job.id, job.epoch, succeeded())).unwrap();
+        let again = test.write(either(34)).unwrap_err();
+        assert_eq!(again.code(), "DLQ_REQUEUE_CONFLICT");
+    }
+    let report = test.home.check();
+    assert!(report.is_clean(), "{report}");
 }
 
 fn requeues_against_reruns_make_one_new_job(backend: Backend) {

@@ -98,7 +98,7 @@ fn done(test: &TestStore, it: &Granted, outcome: Outcome) {
 /// What a claim got, and when it is to ask again.
 fn claim(test: &TestStore, wanted: ClaimMany) -> (Vec<Granted>, Option<Timestamp>) {
     match test.write(Write::Claim(wanted)).unwrap() {
-        Reply::Granted { jobs, again_at } => (jobs, again_at),
+        Reply::Granted { jobs, again_at, .. } => (jobs, again_at),
         other => panic!("a claim was answered with {other:?}"),
     }
 }

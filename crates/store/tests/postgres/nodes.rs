@@ -5,7 +5,8 @@ use std::{sync::Arc, thread};
 use windlass_store::{Store, read::Scope};
 
 use crate::common::{
-    Backend, Home, START, TestStore, claim_many, clock, enqueue, granted, plain, runtime, write,
+    Backend, Home, START, TestStore, claim_many, clock, enqueue, granted, plain, runtime, settle,
+    succeeded, write,
 };
 
 #[test]
@@ -62,5 +63,24 @@ fn the_same_claim_at_two_nodes_at_once_gets_the_same_leases() {
         one.sort();
         two.sort();
         assert_eq!((one.len(), &one), (5, &two), "claim {claim}");
+    }
+}
+
+/// A duplicate of a claim comes late, by way of another node, when its job is done.
+#[test]
+fn the_same_claim_at_another_node_after_its_leases_gets_nothing() {
+    let test = TestStore::new(Backend::Postgres);
+    let other = test.another_node();
+    for claim in 1..=5 {
+        test.enqueue(claim * 10, plain());
+        let job = test.claim("w1", claim, 1).remove(0).job;
+        let (first, second) = if claim % 2 == 0 { (&test, &other) } else { (&other, &test) };
+        assert!(first.op(settle(job.id, job.epoch, succeeded())).is_ok());
+        let next = test.enqueue(claim * 10 + 1, plain());
+        assert!(second.claim("w1", claim, 1).is_empty());
+        assert!(first.claim("w1", claim, 1).is_empty());
+        let got = second.claim("w1", claim + 100, 1).remove(0).job;
+        assert_eq!(got.id, next);
+        assert!(first.op(settle(got.id, got.epoch, succeeded())).is_ok());
     }
 }

@@ -69,7 +69,7 @@ async fn claim(link: &Link, wanted: &ClaimMany) -> Result<Reply, Failed> {
         Ok(Granted { job: Arc::new(lease.job.into_job()?), payload })
     });
     let jobs = jobs.collect::<Result<Vec<Granted>, Refusal>>().map_err(|why| lost(&why))?;
-    Ok(Reply::Granted { jobs, again_at: told.again_at })
+    Ok(Reply::Granted { jobs, again_at: told.again_at, repeated: told.repeated })
 }
 
 /// It was written, and what is told of it cannot be right.

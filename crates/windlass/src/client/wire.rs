@@ -360,6 +360,8 @@ pub(super) fn worker(name: &str) -> Result<WorkerId, Refusal> {
 pub(super) struct Leases {
     pub(super) leases: Vec<LeaseDocument>,
     pub(super) again_at: Option<Timestamp>,
+    #[serde(default)]
+    pub(super) repeated: bool,
 }
 
 /// A job that a claim got.

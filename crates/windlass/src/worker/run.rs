@@ -136,7 +136,7 @@ async fn claim_all(
     let mut claim_at = None;
     // Is a little more room worth waiting for? Once.
     let mut patient = true;
-    // A claim whose answer was lost, and when it was first sent: what it got, it gets again, and no longer than that.
+    // A claim whose answer was lost, and when it was first sent: what it got, it gets again, and nothing else.
     let mut lost: Option<(ClaimMany, Instant)> = None;
     loop {
         while tasks.try_join_next().is_some() {}
@@ -168,10 +168,11 @@ async fn claim_all(
             patient = true;
             shared.executions.set_claiming(true);
             match send_claim(shared, claim.clone()).await {
-                Ok((leases, again_at)) => {
+                Ok(Claimed { leases, again_at, repeated }) => {
                     claim_at = again_at.map(|at| Instant::now() + at.since(shared.inner().now()));
                     again = CLAIM_AGAIN;
-                    hungry = leases.len() >= max;
+                    // One that was granted something before has not seen what there is now.
+                    hungry = repeated || leases.len() >= max;
                     // Those whose slots are all taken may have more, for when one is free.
                     hungry_when_changed = !claim.except.is_empty();
                     hungry_when_idle = leases.is_empty() || leases.iter().any(is_alone);
@@ -228,8 +229,14 @@ async fn claim_all(
     }
 }
 
-/// Jobs, and when to ask again at the latest.
-type Claimed = (Vec<Granted>, Option<Timestamp>);
+/// What a claim got.
+struct Claimed {
+    leases: Vec<Granted>,
+    /// When to ask again at the latest.
+    again_at: Option<Timestamp>,
+    /// Was it granted something before? Then it gets nothing else.
+    repeated: bool,
+}
 
 fn wanted_claim(shared: &Shared, max: usize, start: bool, except: Vec<TenantId>) -> ClaimMany {
     ClaimMany {
@@ -249,7 +256,9 @@ fn wanted_claim(shared: &Shared, max: usize, start: bool, except: Vec<TenantId>)
 
 async fn send_claim(shared: &Shared, wanted: ClaimMany) -> Result<Claimed, SubmitError> {
     match shared.inner().submit_known(Write::Claim(wanted)).await? {
-        Reply::Granted { jobs, again_at } => Ok((jobs, again_at)),
+        Reply::Granted { jobs: leases, again_at, repeated } => {
+            Ok(Claimed { leases, again_at, repeated })
+        }
         _ => unreachable!("a claim is answered by leases"),
     }
 }

@@ -97,3 +97,37 @@ async fn what_a_claim_got_whose_answer_was_lost_runs_when_the_store_is_back() ->
     worker.shutdown().await?;
     Ok(())
 }
+
+/// Sent again it gets nothing, for what it got is over. What there is now it has not looked for: the worker does at once.
+#[tokio::test(start_paused = true)]
+async fn after_a_claim_whose_leases_are_over_a_worker_asks_again_at_once() -> HandlerResult {
+    let (engine, line, store) = engine()?;
+    line.set(Weather::Fine);
+    let worker = engine.worker().handle(act).concurrency(2).grace(Duration::ZERO);
+    let hour = Duration::from_secs(3600);
+    let worker = worker.lease(hour).poll(hour).start().await?;
+    let caller = Engine::on(store, &testing::config(testing::clock(), testing::seeded(2)));
+    // A worker that has nothing to do asks in any case.
+    caller.enqueue(Do::Hang).await?;
+    let mut was_taken = 0;
+    for round in 0..60 {
+        line.set(Weather::LosesAnswers);
+        let before = line.lost_answers();
+        let job = caller.enqueue(Do::succeed()).await?;
+        while line.lost_answers() == before && !caller.job(job.id).await?.state.is_end() {
+            sleep(Duration::from_millis(1)).await;
+        }
+        line.set(Weather::Cut);
+        was_taken += u32::from(!caller.job(job.id).await?.state.is_end());
+        let _ = caller.cancel_with(job.id, Duration::ZERO, None).await;
+        let next = caller.enqueue(Do::succeed()).await?;
+        sleep(Duration::from_secs(5)).await;
+        line.set(Weather::Fine);
+        let ended = timeout(Duration::from_secs(60), caller.wait(next.id)).await;
+        let ended = ended.unwrap_or_else(|_| panic!("nobody runs it in round {round}"))?;
+        assert_eq!(ended.job.state, State::Succeeded);
+    }
+    assert!(was_taken > 3, "{was_taken}");
+    worker.shutdown().await?;
+    Ok(())
+}

@@ -22,7 +22,7 @@ use windlass_store::{
     postgres::{Options, Postgres},
 };
 
-use crate::common::*;
+use crate::common::{postgres::open_patiently, *};
 
 /// Nobody waits for longer than this for what was asked again and again.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -302,5 +302,5 @@ fn outcome(id: u128) -> Outcome {
 
 /// A node: a store with the database's own clock.
 pub(crate) fn node(runtime: &Runtime, options: &Options) -> Arc<Postgres> {
-    Arc::new(runtime.block_on(Postgres::open(options.clone())).unwrap())
+    Arc::new(runtime.block_on(open_patiently(options.clone())).unwrap())
 }

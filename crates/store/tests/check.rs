@@ -12,6 +12,8 @@ mod history_bugs;
 mod inbox_bugs;
 #[path = "check/note_bugs.rs"]
 mod note_bugs;
+#[path = "check/number_bugs.rs"]
+mod number_bugs;
 #[path = "check/plant.rs"]
 mod plant;
 #[path = "check/retention_bugs.rs"]

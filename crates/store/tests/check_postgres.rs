@@ -7,6 +7,8 @@
 mod common;
 #[path = "check_postgres/feed_bugs.rs"]
 mod feed_bugs;
+#[path = "check_postgres/number_bugs.rs"]
+mod number_bugs;
 #[path = "check_postgres/plant.rs"]
 mod plant;
 #[path = "check_postgres/row_bugs.rs"]

@@ -7,6 +7,8 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "in a test, what fails should fail here")]
 
+#[path = "../../../windlass/tests/processes/balancer.rs"]
+mod balancer;
 #[path = "../../../windlass/tests/processes/common.rs"]
 #[expect(dead_code, unused_imports, unused_macros, reason = "the engine's tests use more of it")]
 mod common;

@@ -37,7 +37,8 @@ impl LogCheck {
         if !self.many_writers && self.last_at.is_some_and(|last| row.at < last) {
             report.add(Rule::Time, format!("log row {} is older than the one before", row.id));
         }
-        self.next_id = Some(row.id + row.count);
+        let next_id = row.id.saturating_add_signed(row.count.max(0));
+        self.next_id = Some(next_id);
         self.last_at = self.last_at.max(Some(row.at));
         let lines = match crate::log::lines(row.events) {
             Ok(lines) => lines,
@@ -46,12 +47,12 @@ impl LogCheck {
                 return spoken;
             }
         };
-        if lines.len() as u64 != row.count {
+        if i64::try_from(lines.len()) != Ok(row.count) {
             let sentence =
                 format!("log row {} counts {} lines and has {}", row.id, row.count, lines.len());
             report.add(Rule::LogContiguous, sentence);
         }
-        let may_miss_lines = row.id + row.count <= self.whole_from;
+        let may_miss_lines = next_id <= self.whole_from;
         let lines = lines.into_iter().map(serde_json::value::RawValue::get);
         for (number, text) in (row.id..).zip(lines) {
             if text == "null" && may_miss_lines {

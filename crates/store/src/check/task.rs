@@ -31,7 +31,7 @@ impl RunCheck {
             add(Rule::TaskActive, format!("runs task {task} while {other} has not ended"));
         }
         match run.next_attempt {
-            Some(next) if next > *last => {}
+            Some(next) if next > i64::from(*last) => {}
             Some(next) => {
                 let sentence = format!("made attempt {last} of task {task}, whose next is {next}");
                 add(Rule::TaskNext, sentence);

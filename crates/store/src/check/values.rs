@@ -29,7 +29,8 @@ pub(crate) struct Group {
 pub(crate) struct LogRow<'a> {
     pub(crate) id: u64,
     pub(crate) at: Timestamp,
-    pub(crate) count: u64,
+    /// How many lines it says it has.
+    pub(crate) count: i64,
     pub(crate) events: &'a str,
 }
 
@@ -138,7 +139,7 @@ pub(crate) struct Run {
     pub(crate) last: u32,
     pub(crate) ended: bool,
     /// What the task's own row says comes next.
-    pub(crate) next_attempt: Option<u32>,
+    pub(crate) next_attempt: Option<i64>,
 }
 
 /// Where an idempotency key stands.

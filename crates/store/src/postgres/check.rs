@@ -103,7 +103,8 @@ struct Table {
 
 /// In this order: what others refer to comes first. Jobs get numbers, which they have in the copy alone. Log rows
 /// are known in the copy by the number of their first event; what refers to one that is not there gets 0, and
-/// what refers to a job that is not there gets -1, so that the checker finds both.
+/// what refers to a job that is not there gets -1, so that the checker finds both. A sum that is too large for a number
+/// is the largest one.
 const TABLES: &[Table] = &[
     Table {
         read: "SELECT name, value FROM meta WHERE name = 'feed_from'
@@ -184,7 +185,7 @@ const TABLES: &[Table] = &[
                FROM inbox_results",
         write: "INSERT INTO inbox_results
                     (event, job_id, tenant, asked_at, at, outcome, existing, code, why, op, payload)
-                VALUES (coalesce((SELECT first FROM temp.feed WHERE seq = ?1) + ?2, 0),
+                VALUES (coalesce(CAST((SELECT first FROM temp.feed WHERE seq = ?1) + ?2 AS INTEGER), 0),
                     ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
     },
     Table {
@@ -205,7 +206,7 @@ const HAS_PROGRESS: &str = "SELECT to_regclass('progress') IS NOT NULL";
 const NOTES: Table = Table {
     read: "SELECT seq, place, tenant, about, name, at FROM notes",
     write: "INSERT INTO notes (event, tenant, about, name, at)
-            VALUES (coalesce((SELECT first FROM temp.feed WHERE seq = ?1) + ?2, -random()),
+            VALUES (coalesce(CAST((SELECT first FROM temp.feed WHERE seq = ?1) + ?2 AS INTEGER), 0),
                 ?3, ?4, ?5, ?6)",
 };
 const HAS_NOTES: &str = "SELECT to_regclass('notes') IS NOT NULL";

@@ -102,9 +102,13 @@ impl Options {
     pub fn new(mut config: Config) -> Self {
         config
             .target_session_attrs(TargetSessionAttrs::ReadWrite)
-            .connect_timeout(Duration::from_secs(5))
-            .tcp_user_timeout(Duration::from_secs(10))
             .keepalives_idle(Duration::from_secs(10));
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(Duration::from_secs(5));
+        }
+        if config.get_tcp_user_timeout().is_none() {
+            config.tcp_user_timeout(Duration::from_secs(10));
+        }
         Self {
             config,
             schema: Self::SCHEMA_DEFAULT.to_owned(),

@@ -4,7 +4,7 @@
 //! because that waits for nobody who reads or writes the log.
 
 use deadpool_postgres::ClientWrapper;
-use tokio_postgres::{Error, GenericClient};
+use tokio_postgres::{Client, Error, GenericClient, types::Type};
 
 use super::{
     PgResult,
@@ -35,6 +35,12 @@ pub(super) async fn ensure(client: &impl GenericClient) -> Result<(), Error> {
             .await?;
     }
     Ok(())
+}
+
+/// Are the partitions there that are needed now and next?
+pub(super) async fn are_ahead(client: &Client) -> Result<bool, Error> {
+    let rows = client.query_typed(REACHED, &[(&SIZE, Type::INT8)]).await?;
+    Ok(rows.first().is_some_and(|row| row.get::<_, i64>(1) > row.get::<_, i64>(0)))
 }
 
 /// Only one node at a time makes partitions.

@@ -1,4 +1,5 @@
-//! Brings the schema up to date, on a connection of its own and in one transaction.
+//! Brings the schema up to date, on a connection of its own and in one transaction. A schema that is up to date takes
+//! three looks and no transaction.
 //!
 //! Two versions may serve one database while it is upgraded: so an older program serves a newer schema that says
 //! it can, and a step after which older programs cannot serve waits until none of them does. Whoever waits for
@@ -7,7 +8,10 @@
 use std::{future::Future, pin::pin, time::Duration};
 
 use tokio::time::{Instant, sleep, timeout};
-use tokio_postgres::{Client, Transaction, types::ToSql};
+use tokio_postgres::{
+    Client, Row, Transaction,
+    types::{ToSql, Type},
+};
 
 use super::{
     Failure,
@@ -30,8 +34,8 @@ const OTHERS_MAX: Duration = Duration::from_secs(60);
 /// How often it is tried.
 const OTHERS_POLL: Duration = Duration::from_millis(20);
 
-/// The longest that one step may take: it may rewrite a large table.
-const STEP_MAX: Duration = Duration::from_secs(3600);
+/// The longest that the steps may take: one of them may rewrite a large table.
+const STEPS_MAX: Duration = Duration::from_secs(3600);
 
 /// Makes the schema if it is not there, and runs the steps that it lacks. It gives back the lock of its feed.
 pub(super) async fn bring_up_to_date(
@@ -52,7 +56,11 @@ async fn migrate(
     connector: &Connector,
     migrations: &[Migration],
 ) -> Result<(i32, i32), Error> {
-    check_server(client, options).await?;
+    if check_server(client, options).await?
+        && let Some(id) = up_to_date(client, options, migrations).await?
+    {
+        return Ok((LOCK_CLASS, id));
+    }
     let transaction = told(options, client.transaction()).await?;
     let upgrade = Upgrade { transaction, options, connector };
     upgrade.lock().await?;
@@ -60,9 +68,7 @@ async fn migrate(
     let (found, served_from) = upgrade.standing().await?;
     let missing = missing_if_served(migrations, found, served_from)?;
     upgrade.check_others(found, missing).await?;
-    for migration in missing {
-        upgrade.run(migration).await?;
-    }
+    upgrade.run(missing).await?;
     let id = upgrade.id().await?;
     told(options, partitions::ensure(&upgrade.transaction)).await?;
     told(options, upgrade.transaction.commit()).await?;
@@ -89,11 +95,14 @@ async fn told_within<T>(
     told.map_err(|failure| options.not_opened(failure))
 }
 
-const SERVER: &str =
-    "SELECT current_setting('server_version_num')::int, current_setting('server_encoding')";
+const SERVER: &str = "
+    SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),
+        to_regclass('meta') IS NOT NULL";
 
-async fn check_server(client: &Client, options: &Options) -> Result<(), Error> {
-    let facts = told(options, client.query_one(SERVER, &[])).await?;
+/// Refuses a server that we cannot use. Is there a store?
+async fn check_server(client: &Client, options: &Options) -> Result<bool, Error> {
+    let facts = told(options, client.query_typed(SERVER, &[])).await?;
+    let facts = only(&facts, options)?;
     let (version, encoding): (i32, &str) = (facts.get(0), facts.get(1));
     if version < 130_000 {
         return Err(options.cannot_open("PostgreSQL 13 or newer is needed"));
@@ -102,7 +111,46 @@ async fn check_server(client: &Client, options: &Options) -> Result<(), Error> {
         let why = format!("the database is encoded in {encoding}, and has to be in UTF8");
         return Err(options.cannot_open(why));
     }
-    Ok(())
+    Ok(facts.get(2))
+}
+
+fn only<'a>(rows: &'a [Row], options: &Options) -> Result<&'a Row, Error> {
+    rows.first().ok_or_else(|| options.cannot_open("the server gave no answer"))
+}
+
+/// Does nobody migrate just now? The number of the store in advisory locks, and what stands in `meta`.
+const LOOK: &str = "
+    SELECT pg_try_advisory_xact_lock_shared($1, hashtext($2)), 'meta'::regclass::oid::bigint,
+        (SELECT value FROM meta WHERE name = 'schema'),
+        (SELECT value FROM meta WHERE name = 'schema_served_by')";
+
+/// The number of the store, if there is nothing to do. All else is found out, and told, under the lock.
+async fn up_to_date(
+    client: &Client,
+    options: &Options,
+    migrations: &[Migration],
+) -> Result<Option<i32>, Error> {
+    let class = LOCK_CLASS + 1;
+    let values: [(&(dyn ToSql + Sync), Type); 2] =
+        [(&class, Type::INT4), (&options.schema, Type::TEXT)];
+    let rows = told(options, client.query_typed(LOOK, &values)).await?;
+    let look = only(&rows, options)?;
+    let number = |column| {
+        let value: Option<&str> = look.get(column);
+        value.and_then(|value| value.parse::<u32>().ok())
+    };
+    let (Some(found), Some(served_from)) = (number(2), number(3)) else { return Ok(None) };
+    let is_alone = look.get(0);
+    let has_all = missing_if_served(migrations, found, served_from).is_ok_and(<[_]>::is_empty);
+    if !(is_alone && has_all && told(options, partitions::are_ahead(client)).await?) {
+        return Ok(None);
+    }
+    Ok(Some(lock_number(look.get(1))))
+}
+
+/// The number of a store in advisory locks is that of its table `meta`.
+fn lock_number(meta: i64) -> i32 {
+    u32::try_from(meta).unwrap_or_default().cast_signed()
 }
 
 /// The transaction in which everything is done.
@@ -183,31 +231,32 @@ impl Upgrade<'_> {
         ))
     }
 
-    async fn run(&self, migration: &Migration) -> Result<(), Error> {
+    /// Runs these steps, all in one trip to the server.
+    async fn run(&self, migrations: &[Migration]) -> Result<(), Error> {
+        let Some(Migration { number, served_from, .. }) = migrations.last() else { return Ok(()) };
         let Self { transaction, options, connector } = self;
-        let step = told_within(STEP_MAX, options, transaction.batch_execute(migration.sql));
-        let mut step = pin!(step);
+        let mut sql: String = migrations.iter().map(|it| format!("{}\n;\n", it.sql)).collect();
+        sql += &format!(
+            "INSERT INTO meta (name, value) VALUES ('schema', '{number}'), ('schema_served_by', '{served_from}')
+             ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+        );
+        let steps = told_within(STEPS_MAX, options, transaction.batch_execute(&sql));
+        let mut steps = pin!(steps);
         loop {
-            if let Ok(done) = timeout(options.deadline, &mut step).await {
-                done?;
-                break;
+            if let Ok(done) = timeout(options.deadline, &mut steps).await {
+                return done;
             }
             // It may take long. Meanwhile a server that lives takes other connections.
             let other = connector.alone(&options.config, || {}).await;
             other.map_err(|failure| options.not_opened(failure))?.1.abort();
         }
-        let note = "
-            INSERT INTO meta (name, value) VALUES ('schema', $1), ('schema_served_by', $2)
-            ON CONFLICT (name) DO UPDATE SET value = excluded.value";
-        let (number, from) = (migration.number.to_string(), migration.served_from.to_string());
-        told(options, transaction.execute(note, &[&number, &from])).await.map(drop)
     }
 
     /// The number of this store in advisory locks.
     async fn id(&self) -> Result<i32, Error> {
         let sql = "SELECT 'meta'::regclass::oid::bigint";
         let id: i64 = told(self.options, self.transaction.query_one(sql, &[])).await?.get(0);
-        Ok(u32::try_from(id).unwrap_or_default().cast_signed())
+        Ok(lock_number(id))
     }
 }
 

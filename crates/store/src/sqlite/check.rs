@@ -187,7 +187,8 @@ const MANY_WRITERS: &str = "SELECT count(*) FROM meta WHERE name = 'many_writers
 /// Checks the log in its order, and puts its lines aside for their jobs and for the inbox.
 fn sort_log(connection: &Connection, report: &mut Report) -> SqlResult<()> {
     let many_writers = connection.query_row(MANY_WRITERS, [], |row| row.get(0))?;
-    let mut log = LogCheck::new(read_feed_from(connection)?, many_writers);
+    let whole_from = readable(read_feed_from(connection), "where the feed begins", report)?;
+    let mut log = LogCheck::new(whole_from.unwrap_or(1), many_writers);
     let mut statement = connection.prepare(LOG)?;
     let mut sort = connection.prepare(SORT_LINE)?;
     let mut sort_told = connection.prepare(SORT_TOLD)?;
@@ -195,7 +196,8 @@ fn sort_log(connection: &Connection, report: &mut Report) -> SqlResult<()> {
     while let Some(row) = rows.next()? {
         let at = super::load::time_of(row, 2)?;
         let events = row.get_ref(4)?.as_str()?;
-        let log_row = LogRow { id: row.get(0)?, at, count: row.get(3)?, events };
+        let Some(id) = readable(row.get(0), "a row of the log", report)? else { continue };
+        let log_row = LogRow { id, at, count: row.get(3)?, events };
         let tenant = row.get_ref(1)?.as_str()?;
         let spoken = log.check(&log_row, report);
         for (job, line) in spoken.of_jobs {
@@ -293,7 +295,10 @@ impl<'a> Lines<'a> {
             }
             let stray = *stray;
             let lines = self.take(stray)?;
-            check_gone(stray, pruned.row(stray)?.as_ref(), &lines, report);
+            let row = readable(pruned.row(stray), &format!("that {stray} was forgotten"), report)?;
+            if let Some(row) = row {
+                check_gone(stray, row.as_ref(), &lines, report);
+            }
         }
         Ok(())
     }
@@ -332,7 +337,10 @@ fn check_runs(connection: &Connection, report: &mut Report) -> SqlResult<()> {
     let mut statement = connection.prepare(RUNS)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        runs.check(run_of(row)?, report);
+        let job = JobId::from_u128(u128_of(row, 0)?);
+        if let Some(run) = readable(run_of(row), &format!("the task of {job}"), report)? {
+            runs.check(run, report);
+        }
     }
     Ok(())
 }
@@ -395,7 +403,7 @@ fn check_notes(connection: &Connection, report: &mut Report) -> SqlResult<()> {
         let mut statement = connection.prepare(sql)?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            let (event, name): (u64, String) = (row.get(0)?, row.get(1)?);
+            let (event, name): (i64, String) = (row.get(0)?, row.get(1)?);
             report.add(Rule::Noted, format!("event {event}, a note about {name}, {what}"));
         }
     }

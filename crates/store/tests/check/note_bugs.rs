@@ -5,7 +5,7 @@ use windlass_store::check::Rule;
 use crate::{history_bugs::plant, plant::Planted};
 
 /// A note at the end of the log, and where it is found.
-const NOTE: &str = r#"
+pub(crate) const NOTE: &str = r#"
     INSERT INTO log (id, tenant, at, count, events)
     SELECT id + count, 'acme', at, 1,
         '[{"about":"schedule","name":"nightly","what":"skipped","actor":"scheduler"}]'

@@ -12,8 +12,8 @@ use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 use windlass_kernel::{Digest, JobId, Timestamp};
 use windlass_store::{
-    Store as _,
-    check::Rule,
+    Error, Store as _,
+    check::{Report, Rule},
     read::Scope,
     sqlite::{self, Options, Sqlite},
 };
@@ -21,11 +21,16 @@ use windlass_store::{
 use crate::common::{FileHome, rich::Rich};
 
 /// A healthy store with jobs in every state, made once.
-static HEALTHY: LazyLock<Vec<u8>> = LazyLock::new(|| {
+static HEALTHY: LazyLock<Vec<u8>> = LazyLock::new(|| healthy(1_200));
+
+/// The same with few jobs, for what is tried out many times.
+static SMALL: LazyLock<Vec<u8>> = LazyLock::new(|| healthy(60));
+
+fn healthy(steps: u64) -> Vec<u8> {
     let home = Arc::new(FileHome::new());
     let mut rich = Rich::new_in(home.clone());
     let mut seed = 3;
-    rich.live(seed, 1_200, 8);
+    rich.live(seed, steps, 8);
     while !rich.has_every_state() {
         seed += 1;
         rich.live(seed, 20, 8);
@@ -35,7 +40,7 @@ static HEALTHY: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let path = folder.path().join("copy.db");
     home.copy_to(&path);
     std::fs::read(path).unwrap()
-});
+}
 
 /// A store that someone damages.
 pub(crate) struct Planted {
@@ -53,9 +58,17 @@ pub(crate) struct Told {
 
 impl Planted {
     pub(crate) fn new() -> Self {
+        Self::of(&HEALTHY)
+    }
+
+    pub(crate) fn small() -> Self {
+        Self::of(&SMALL)
+    }
+
+    fn of(healthy: &[u8]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("planted.db");
-        std::fs::write(&path, HEALTHY.as_slice()).unwrap();
+        std::fs::write(&path, healthy).unwrap();
         let connection = Connection::open(&path).unwrap();
         let careless = "PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON;
             PRAGMA synchronous = OFF; DROP INDEX jobs_key; DROP INDEX jobs_task";
@@ -69,6 +82,31 @@ impl Planted {
         self.connection.execute_batch(sql).unwrap();
         assert!(self.connection.total_changes() > before, "nothing was damaged by {sql}");
         self
+    }
+
+    /// Every column of our tables that has a number: table and column.
+    pub(crate) fn numbers(&self) -> Vec<(String, String)> {
+        let sql = "
+            SELECT tables.name, columns.name
+            FROM sqlite_schema AS tables, pragma_table_info(tables.name) AS columns
+            WHERE tables.type = 'table' AND tables.name NOT LIKE 'sqlite%' AND columns.type = 'INTEGER'
+            ORDER BY 1, 2";
+        let mut statement = self.connection.prepare(sql).unwrap();
+        let found = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        found.collect::<Result<_, _>>().unwrap()
+    }
+
+    /// What the checker says when a row of the table has this number. None, if the table is empty or takes no such number.
+    pub(crate) fn try_value(
+        self,
+        table: &str,
+        column: &str,
+        value: i64,
+    ) -> Option<Result<Report, Error>> {
+        let one = format!("SELECT {column} FROM {table} LIMIT 1");
+        let sql = format!("UPDATE OR IGNORE {table} SET {column} = ?1 WHERE {column} IS ({one})");
+        let changed = self.connection.execute(&sql, [value]).ok()?;
+        (changed > 0).then(|| sqlite::check(&self.path))
     }
 
     /// A text that a query finds.

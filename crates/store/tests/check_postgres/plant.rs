@@ -11,22 +11,31 @@ use std::{
 use serde_json::{Value, value::RawValue};
 use sha2::{Digest as _, Sha256};
 use windlass_kernel::JobId;
-use windlass_store::check::Rule;
+use windlass_store::{
+    Error,
+    check::{Report, Rule},
+    postgres::{self, tokio_postgres::Row},
+};
 use windlass_testkit::postgres::Cluster;
 
 use crate::common::{
-    Home as _, User as _,
+    User as _,
     postgres::{SchemaHome, Shell},
     rich::Rich,
 };
 
 /// The database of a healthy store with jobs in every state, made once, without its constraints.
-static HEALTHY: LazyLock<&str> = LazyLock::new(|| {
-    shell("postgres").run("CREATE DATABASE healthy");
-    let home = Arc::new(home("healthy"));
+static HEALTHY: LazyLock<&str> = LazyLock::new(|| healthy("healthy", 1_200));
+
+/// The same with few jobs, for what is tried out many times.
+static SMALL: LazyLock<&str> = LazyLock::new(|| healthy("small", 60));
+
+fn healthy(name: &'static str, steps: u64) -> &'static str {
+    shell("postgres").run(&format!("CREATE DATABASE {name}"));
+    let home = Arc::new(home(name));
     let mut rich = Rich::new_in(home.clone());
     let mut seed = 3;
-    rich.live(seed, 1_200, 8);
+    rich.live(seed, steps, 8);
     while !rich.has_every_state() {
         seed += 1;
         rich.live(seed, 20, 8);
@@ -34,10 +43,11 @@ static HEALTHY: LazyLock<&str> = LazyLock::new(|| {
     rich.use_inbox();
     drop(rich);
     home.sql().run(CARELESS);
-    shell("postgres")
-        .run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'healthy'");
-    "healthy"
-});
+    shell("postgres").run(&format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
+    ));
+    name
+}
 
 const CARELESS: &str = "
     DO $$
@@ -69,11 +79,21 @@ pub(crate) struct Planted {
 
 impl Planted {
     pub(crate) fn new() -> Self {
+        Self::of(&HEALTHY)
+    }
+
+    pub(crate) fn small() -> Self {
+        Self::of(&SMALL)
+    }
+
+    fn of(healthy: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(1);
-        let healthy = *HEALTHY;
         let name = format!("planted_{}", NEXT.fetch_add(1, Ordering::SeqCst));
         shell("postgres").run(&format!("CREATE DATABASE {name} TEMPLATE {healthy}"));
-        Self { home: home(&name), shell: shell(&name) }
+        let shell = shell(&name);
+        // Nothing here has to outlive a crash.
+        shell.run("SET synchronous_commit = off");
+        Self { home: home(&name), shell }
     }
 
     /// Damages the store with plain SQL.
@@ -84,6 +104,35 @@ impl Planted {
         assert!(self.shell.changes() > before, "nothing was damaged by {sql}");
         self.shell.run("COMMIT");
         self
+    }
+
+    pub(crate) fn query(&self, sql: &str) -> Vec<Row> {
+        self.shell.query(sql, &[])
+    }
+
+    /// What the checker says while a row of the table has this value, which it loses again. None, if the table is empty or
+    /// takes no such value.
+    pub(crate) fn try_value(
+        &self,
+        table: &str,
+        column: &str,
+        value: &str,
+    ) -> Option<Result<Report, Error>> {
+        let is = |value: &str, row: &str| {
+            let sql = format!(
+                "UPDATE {table} SET {column} = {value} WHERE (tableoid, ctid) IN ({row})
+                 RETURNING format('VALUES (%L::oid, %L::tid)', tableoid, ctid)"
+            );
+            let changed = self.shell.runtime.block_on(self.shell.client.query(&sql, &[]));
+            Some(changed.ok()?.first()?.get::<_, String>(0))
+        };
+        let first = format!("SELECT tableoid, ctid FROM {table} LIMIT 1");
+        let before = self.query(&format!("SELECT quote_nullable({column}) FROM {table} LIMIT 1"));
+        let before: String = before.first()?.get(0);
+        let row = is(value, &first)?;
+        let report = self.check();
+        is(&before, &row).expect("it had that value before");
+        Some(report)
     }
 
     /// The first job of which this is true.
@@ -130,9 +179,13 @@ impl Planted {
         self
     }
 
+    pub(crate) fn check(&self) -> Result<Report, Error> {
+        self.shell.runtime.block_on(postgres::check(&self.home.options))
+    }
+
     /// The checker names exactly these rules.
     pub(crate) fn check_names(self, rules: &[Rule]) {
-        let report = self.home.check();
+        let report = self.check().unwrap();
         let found: BTreeSet<Rule> = report.violations.iter().map(|it| it.rule).collect();
         assert_eq!(found, rules.iter().copied().collect(), "{report}");
     }

@@ -77,7 +77,7 @@ impl Home for SchemaHome {
         runtime: &Runtime,
     ) -> Result<Arc<dyn Store>, Error> {
         let options = Options { clock: Some(clock), ticks, ..self.options.clone() };
-        Ok(Arc::new(runtime.block_on(Postgres::open(options))?))
+        Ok(Arc::new(runtime.block_on(open_patiently(options))?))
     }
 
     fn check(&self) -> Report {
@@ -108,6 +108,20 @@ impl Home for SchemaHome {
         rows.iter().map(|row| serde_json::from_str(row.get(0)).unwrap()).collect()
     }
 }
+
+/// On a machine that is busy with other things a server may not take a connection within the five seconds that it has.
+pub async fn open_patiently(options: Options) -> Result<Postgres, Error> {
+    for _ in 1..OPEN_TRIES {
+        match Postgres::open(options.clone()).await {
+            Err(Error::Unavailable(_)) => {}
+            opened => return opened,
+        }
+    }
+    Postgres::open(options).await
+}
+
+/// How often a test tries to open a store: a minute, if none of them is answered.
+const OPEN_TRIES: usize = 12;
 
 /// A connection with a runtime of its own, so that whoever uses it waits.
 pub struct Shell {

@@ -1,6 +1,6 @@
 //! Which servers and schemas are refused, and what is said.
 
-use std::error::Error as _;
+use std::{error::Error as _, time::Duration};
 
 use windlass_store::{
     Error, Store as _,
@@ -30,6 +30,9 @@ fn a_url_says_all_there_is_to_say() {
     assert_eq!(options.schema, "jobs");
     assert_eq!(options.config.get_ports(), [5433]);
     assert_eq!(options.name(), "postgres://db.example:5433/shop?schema=jobs");
+    let seconds = |url: &str| *Options::parse(url).unwrap().config.get_connect_timeout().unwrap();
+    assert_eq!(seconds("postgres://db.example/shop?connect_timeout=30"), Duration::from_secs(30));
+    assert_eq!(seconds("postgres://db.example/shop"), Duration::from_secs(5));
     let usual = Options::parse("postgres://db.example:5432/shop").unwrap();
     assert_eq!(usual.schema, "windlass");
     assert_eq!(usual.name(), "postgres://db.example/shop?schema=windlass");

@@ -25,12 +25,15 @@ use windlass_store::{
     postgres::{Postgres, enqueue_in},
     read::{Listens, Word},
 };
-use windlass_testkit::random::{self, Chance};
+use windlass_testkit::{
+    random::{self, Chance},
+    refusals::{Refused, asks_for_an_end},
+};
 
 use crate::{
     common::*,
     count,
-    load::{Nodes, Stale},
+    load::Nodes,
     lock_order::{Two, put},
 };
 
@@ -43,7 +46,7 @@ struct Told {
     commits: u64,
     settled: u64,
     lapsed: u64,
-    stale: Vec<Stale>,
+    refused: Vec<Refused>,
     refusals: BTreeMap<String, u64>,
     longest: Duration,
 }
@@ -63,14 +66,28 @@ impl Run {
 
     /// One commit, at the next node.
     async fn commit(&self, writes: Vec<Write>) -> Vec<Result<Reply, Refusal>> {
-        let begun = Instant::now();
-        let replies = self.nodes.next().commit(writes.into()).await;
+        let (begun, writes) = (Instant::now(), Arc::new(writes));
+        let asks = |write: &Write| matches!(write, Write::Op { op, .. } if asks_for_an_end(op));
+        let feed_begin = match writes.iter().any(asks) {
+            true => self.nodes.next().feed_end().await.unwrap(),
+            false => 0,
+        };
+        let replies = self.nodes.next().commit(writes.clone()).await;
         let replies = replies.unwrap_or_else(|error| panic!("there is no fault here: {error:?}"));
+        let feed_end = match replies.iter().any(Result::is_err) {
+            true => self.nodes.next().feed_end().await.unwrap(),
+            false => u64::MAX,
+        };
         let mut told = self.told.lock().unwrap();
         told.commits += 1;
         told.longest = told.longest.max(begun.elapsed());
         for refusal in replies.iter().filter_map(|reply| reply.as_ref().err()) {
             *told.refusals.entry(refusal.code().to_owned()).or_default() += 1;
+        }
+        for (write, reply) in writes.iter().zip(&replies) {
+            if let (Write::Op { op, .. }, Err(refusal)) = (write, reply) {
+                told.refused.extend(Refused::of(op, refusal, feed_begin..=feed_end));
+            }
         }
         replies
     }
@@ -148,7 +165,7 @@ impl Worker {
         let (worker, lease) = (worker(&self.name), LEASE_SHORT);
         writes.push(Write::RenewSession { worker, lease });
         let replies = self.run.commit(writes).await;
-        self.note_stale(held, &replies).await;
+        expect_no_other_refusal(&replies[..held.len()]);
     }
 
     /// Settles most of what it holds, together or one by one, and lets the rest lapse.
@@ -166,7 +183,7 @@ impl Worker {
                 settles.push(write(Settle { job_id, epoch, by, outcome, stats: None, jitter }));
             }
             let replies = self.run.commit(settles).await;
-            self.note_stale(part, &replies).await;
+            expect_no_other_refusal(&replies);
             for reply in replies.iter().flatten() {
                 self.run_again(&answer(reply)).await;
             }
@@ -191,19 +208,12 @@ impl Worker {
             assert!(told.is_ok(), "a job that failed cannot be run again: {told:?}");
         }
     }
+}
 
-    async fn note_stale(&self, held: &[(JobId, Epoch)], replies: &[Result<Reply, Refusal>]) {
-        for ((id, epoch), reply) in held.iter().zip(replies) {
-            match reply {
-                Ok(_) => {}
-                Err(Refusal::StaleAttempt) => {
-                    let feed_end = self.run.nodes.next().feed_end().await.unwrap();
-                    let (job, epoch) = (id.as_u128(), epoch.get());
-                    self.run.told.lock().unwrap().stale.push(Stale { job, epoch, feed_end });
-                }
-                Err(other) => panic!("a worker was told {other:?}"),
-            }
-        }
+/// Leases may lapse, and nothing else is refused.
+fn expect_no_other_refusal(replies: &[Result<Reply, Refusal>]) {
+    for refusal in replies.iter().filter_map(|reply| reply.as_ref().err()) {
+        assert_eq!(*refusal, Refusal::StaleAttempt, "a worker was told something else");
     }
 }
 
@@ -301,18 +311,18 @@ fn without_a_fault_no_live_lease_is_refused_and_nobody_waits_for_each_other() {
     let told = std::mem::take(&mut *run.told.lock().unwrap());
     drop(run);
     let jobs = two.home.count("jobs");
-    let false_refusals = crate::judge::false_refusals(&two.home, &told.stale);
+    let unfounded = crate::judge::unfounded(&two.home, &told.refused);
     let report = two.home.check();
     let deadlocks = two.deadlocks();
-    let Told { commits, settled, lapsed, stale, refusals, longest } = told;
+    let Told { commits, settled, lapsed, refused, refusals, longest } = told;
     println!(
         "{jobs} jobs, {commits} commits, {settled} settles, {lapsed} alarms, {} leases lost, of which \
          {} were alive, {deadlocks} deadlocks, longest answer {longest:?}, refusals {refusals:?}",
-        stale.len(),
-        false_refusals.len()
+        refused.len(),
+        unfounded.len()
     );
     assert!(report.is_clean(), "{report}");
-    assert_eq!(false_refusals.len(), 0, "live leases were refused: {false_refusals:?}");
+    assert_eq!(unfounded.len(), 0, "live leases were refused: {unfounded:?}");
     assert_eq!(deadlocks, 0);
     assert!(settled > 100 && lapsed > 10, "too little happened");
 }

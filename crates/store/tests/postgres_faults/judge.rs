@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use windlass_kernel::JobId;
+use windlass_kernel::{Epoch, JobId, State};
+use windlass_testkit::refusals::{self, Refused, Step};
 
 use crate::{
     common::{Home as _, postgres::SchemaHome},
-    load::{Ledger, Stale},
+    load::Ledger,
 };
 
 /// One event, as the view of the database tells it.
@@ -53,7 +54,7 @@ pub(crate) fn judge(home: &SchemaHome, ledger: &Ledger) -> usize {
         });
         assert_eq!(settled, 1, "job {id:x} was settled as {state} under epoch {epoch}");
     }
-    let refused = refused_alive(&histories, &ledger.stale);
+    let refused = refusals::unfounded(&ledger.refused, steps(&histories));
     assert!(refused.is_empty(), "live leases were refused: {refused:?}");
     for id in &ledger.cancelled {
         assert_eq!(times(*id, &|it| it.to == "cancelled"), 1, "job {id:x} was cancelled");
@@ -66,22 +67,21 @@ pub(crate) fn judge(home: &SchemaHome, ledger: &Ledger) -> usize {
     histories.len()
 }
 
-/// Leases that were refused although they were alive.
-pub(crate) fn false_refusals(home: &SchemaHome, stale: &[Stale]) -> Vec<Stale> {
-    refused_alive(&read_histories(home), stale)
+/// Refusals for which the history has no reason.
+pub(crate) fn unfounded(home: &SchemaHome, refused: &[Refused]) -> Vec<Refused> {
+    refusals::unfounded(refused, steps(&read_histories(home)))
 }
 
-fn refused_alive(histories: &BTreeMap<u128, Vec<Event>>, stale: &[Stale]) -> Vec<Stale> {
-    let history = |stale: &Stale| histories.get(&stale.job).map_or(&[][..], Vec::as_slice);
-    stale.iter().filter(|stale| !ends_before(history(stale), stale)).copied().collect()
-}
-
-/// Every lease that was refused has an end that came before the refusal: an event of its epoch that leads out of the
-/// states which have a lease.
-fn ends_before(history: &[Event], stale: &Stale) -> bool {
-    let has_lease = |state: &str| matches!(state, "dispatched" | "running");
-    let mut seen = history.iter().filter(|event| event.feed_number <= stale.feed_end);
-    seen.any(|event| event.epoch == stale.epoch && !has_lease(&event.to))
+/// The histories, as refusals are judged by them.
+fn steps(histories: &BTreeMap<u128, Vec<Event>>) -> impl Iterator<Item = Step> {
+    histories.iter().flat_map(|(id, history)| {
+        history.iter().map(|event| Step {
+            number: event.feed_number,
+            job_id: JobId::from_u128(*id),
+            epoch: Epoch::new(event.epoch),
+            to: State::parse(&event.to).unwrap(),
+        })
+    })
 }
 
 fn is_claim(event: &Event) -> bool {

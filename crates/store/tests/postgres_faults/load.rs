@@ -14,15 +14,16 @@ use std::{
 
 use tokio::{runtime::Runtime, task::JoinHandle, time::sleep};
 use windlass_kernel::{
-    Answer, By, DlqId, Epoch, Jitter, JobId, Refusal, State,
+    Answer, By, DlqId, Epoch, Jitter, JobId, Op, Refusal, State,
     ops::{Cancel, Outcome, Requeue, Settle},
 };
 use windlass_store::{
     Error, Replies, Reply, Store, Write,
     postgres::{Options, Postgres},
 };
+use windlass_testkit::refusals::Refused;
 
-use crate::common::*;
+use crate::common::{postgres::open_patiently, *};
 
 /// Nobody waits for longer than this for what was asked again and again.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -42,8 +43,8 @@ pub(crate) struct Ledger {
     pub(crate) cancelled: BTreeSet<u128>,
     /// New jobs by the letter that they were made from.
     pub(crate) requeued: BTreeMap<u128, u128>,
-    /// Who was told that a lease is lost, and what the last event was by then, if that could be asked.
-    pub(crate) stale: Vec<Stale>,
+    /// Who was told that a lease is over.
+    pub(crate) refused: Vec<Refused>,
     /// How often each error was told.
     pub(crate) errors: BTreeMap<&'static str, u64>,
     /// How many commits were acknowledged.
@@ -53,15 +54,6 @@ pub(crate) struct Ledger {
     last_told: Option<Instant>,
     /// The longest that nobody was told anything but errors.
     pub(crate) longest_silence: Duration,
-}
-
-/// A worker was told that the lease of this epoch is lost.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stale {
-    pub(crate) job: u128,
-    pub(crate) epoch: u64,
-    /// The last event of the feed afterwards: what ended the lease came before.
-    pub(crate) feed_end: u64,
 }
 
 impl Ledger {
@@ -218,19 +210,22 @@ impl Worker {
         let settle = |(job_id, epoch): &(JobId, Epoch)| {
             let (job_id, epoch, by) = (*job_id, *epoch, by.clone());
             let outcome = outcome(job_id.as_u128());
-            write(Settle { job_id, epoch, by, outcome, stats: None, jitter: Jitter::NONE })
+            Settle { job_id, epoch, by, outcome, stats: None, jitter: Jitter::NONE }.into()
         };
         let mut letters = Vec::new();
-        let told = self.until_told(held.iter().map(settle).collect()).await;
+        let settles: Vec<Op> = held.iter().map(settle).collect();
+        let told = self.until_told(settles.iter().cloned().map(write).collect()).await;
         let feed_end = self.feed_end(&told.replies).await;
         let mut ledger = self.ledger.lock().unwrap();
-        for ((id, epoch), reply) in held.iter().zip(&told.replies) {
-            // Another worker may have cancelled it.
-            if let Err(Refusal::StaleAttempt) = reply {
-                let (job, epoch) = (id.as_u128(), epoch.get());
-                ledger.stale.push(Stale { job, epoch, feed_end });
-            }
-            let Ok(reply) = reply else { continue };
+        for (((id, epoch), op), reply) in held.iter().zip(&settles).zip(&told.replies) {
+            let reply = match reply {
+                Ok(reply) => reply,
+                // Another worker may have cancelled it.
+                Err(refusal) => {
+                    ledger.refused.extend(Refused::of(op, refusal, 0..=feed_end));
+                    continue;
+                }
+            };
             let answer = told.answer(reply);
             ledger.settled.insert((id.as_u128(), epoch.get()), answer.state);
             letters.extend(answer.dlq_id);
@@ -302,5 +297,5 @@ fn outcome(id: u128) -> Outcome {
 
 /// A node: a store with the database's own clock.
 pub(crate) fn node(runtime: &Runtime, options: &Options) -> Arc<Postgres> {
-    Arc::new(runtime.block_on(Postgres::open(options.clone())).unwrap())
+    Arc::new(runtime.block_on(open_patiently(options.clone())).unwrap())
 }

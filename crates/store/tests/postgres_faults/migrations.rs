@@ -5,12 +5,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tokio::time::timeout;
 use windlass_store::{Error, Store as _, postgres::Postgres};
 
 use crate::{
     common::{postgres::SchemaHome, *},
     count,
-    load::node,
+    load::{PATIENCE, node},
 };
 
 /// The first part of the lock of migrations.
@@ -94,6 +95,37 @@ fn a_migration_waits_for_another_and_goes_on_when_that_one_dies() {
     assert!(!opening.is_finished(), "two migrate at once");
     drop(other);
     assert!(runtime.block_on(opening).unwrap().is_ok());
+}
+
+/// What others hold that look whether a store is up to date keeps nobody waiting who does the same.
+#[test]
+fn nodes_that_find_nothing_to_do_do_not_wait_for_each_other() {
+    let home = SchemaHome::new();
+    let runtime = runtime(2);
+    drop(node(&runtime, &home.options));
+    let (other, schema) = (home.sql(), &home.options.schema);
+    let lock = "pg_advisory_xact_lock_shared";
+    other.run(&format!("BEGIN; SELECT {lock}({LOCK_CLASS}, hashtext('{schema}'))"));
+    let open = Postgres::open(home.options.clone());
+    let opened = runtime.block_on(async { timeout(PATIENCE / 2, open).await });
+    assert!(opened.is_ok_and(|opened| opened.is_ok()), "it waits for those who look");
+}
+
+/// It may find a step that it cannot serve after: so it looks when the step is done.
+#[test]
+fn a_store_that_is_being_migrated_is_waited_for_by_whoever_would_find_nothing_to_do() {
+    let home = SchemaHome::new();
+    let runtime = runtime(2);
+    drop(node(&runtime, &home.options));
+    let (other, schema) = (home.sql(), &home.options.schema);
+    other.run(&format!("BEGIN; SELECT pg_advisory_xact_lock({LOCK_CLASS}, hashtext('{schema}'))"));
+    other.run("UPDATE meta SET value = '99' WHERE name IN ('schema', 'schema_served_by')");
+    let opening = runtime.spawn(Postgres::open(home.options.clone()));
+    thread::sleep(Duration::from_millis(300));
+    assert!(!opening.is_finished(), "it goes by what stood there before");
+    other.run("COMMIT");
+    let told = runtime.block_on(opening).unwrap().err().unwrap();
+    assert!(matches!(told, Error::Newer { found: 99, .. }), "{told:?}");
 }
 
 #[test]

@@ -13,7 +13,10 @@ use std::{
 use tokio::time::timeout;
 use windlass::{Engine, HandlerResult, Scope};
 use windlass_store::read::{Cursor, JobFilter};
-use windlass_testkit::random::{self, Chance};
+use windlass_testkit::{
+    random::{self, Chance},
+    refusals::{self, Step},
+};
 
 use crate::{
     home::Home,
@@ -102,8 +105,26 @@ pub(crate) async fn check(home: &Home) -> HandlerResult {
     assert!(lost.is_empty(), "{} jobs are lost, such as {}", lost.len(), lost[0]);
     println!("{} jobs acknowledged, and their ends: {states:?}", acknowledged.len());
     assert!(acknowledged.len() > 200, "too few to prove anything");
+    check_refusals(&engine, &home.outside()).await?;
     engine.close().await;
     home.check().await;
+    Ok(())
+}
+
+/// Whoever was refused something was told the truth: the history says why.
+pub(crate) async fn check_refusals(engine: &Engine, outside: &Outside) -> HandlerResult {
+    let refused = outside.refused();
+    let (mut history, mut after) = (Vec::new(), 0);
+    loop {
+        let feed = engine.store().feed(&Scope::Every, after, 1_000).await?;
+        let Some(last) = feed.events.last() else { break };
+        after = last.number;
+        let steps = feed.events.iter().filter_map(|it| Some(Step::of(it.number, &it.event()?)));
+        history.extend(steps);
+    }
+    let unfounded = refusals::unfounded(&refused, history);
+    println!("{} refusals, {} of them for no reason", refused.len(), unfounded.len());
+    assert!(unfounded.is_empty(), "refused for no reason: {unfounded:?}");
     Ok(())
 }
 

@@ -6,8 +6,10 @@
 #![expect(clippy::disallowed_methods, reason = "real processes take real time")]
 #![expect(clippy::unwrap_used, reason = "in a test, what fails should fail here")]
 
+mod balancer;
 mod common;
 mod day;
+mod elsewhere;
 mod every_statement;
 mod freeze;
 mod handlers;

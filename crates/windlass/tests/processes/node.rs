@@ -12,11 +12,12 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use windlass::{Engine, HandlerResult, Scope, State, job};
+use windlass::{Config, Engine, HandlerResult, JobId, Scope, State, job};
 use windlass_store::read::{Cursor, JobFilter};
 use windlass_testkit::random::Chance;
 
 use crate::{
+    balancer::Balancer,
     common::until,
     handlers::{Do, act},
     home::Home,
@@ -38,6 +39,8 @@ pub(crate) struct Role {
     pub(crate) poll: Duration,
     /// Does it end when no job is open?
     pub(crate) until_done: bool,
+    /// How many nodes of the store its calls reach, one after the other; only on PostgreSQL more than one.
+    pub(crate) nodes: usize,
     /// Does it enqueue jobs, until the world is calm? From this seed.
     pub(crate) feed: Option<u64>,
 }
@@ -53,6 +56,7 @@ impl Role {
             lease: Duration::from_secs(600),
             poll: Duration::from_secs(1),
             until_done: false,
+            nodes: 1,
             feed: None,
         }
     }
@@ -152,9 +156,27 @@ fn work() {
     runtime.block_on(run(role)).unwrap();
 }
 
+/// How often a process tries to open its store: on a machine that is busy with other things a server may not answer in time.
+const OPEN_TRIES: usize = 12;
+
+async fn open(role: &Role) -> HandlerResult<Engine> {
+    for _ in 1..OPEN_TRIES {
+        match Engine::open(&role.url).await {
+            Err(error) if error.is_retryable() => {}
+            opened => return Ok(opened?),
+        }
+    }
+    Ok(Engine::open(&role.url).await?)
+}
+
 async fn run(role: Role) -> HandlerResult {
-    let engine = Engine::open(&role.url).await?;
+    let mut engine = open(&role).await?;
     let outside = Arc::new(Outside::at(&role.folder));
+    if role.nodes > 1 {
+        engine.close().await;
+        let nodes = Balancer::open(&role.url, role.nodes, Outside::at(&role.folder)).await?;
+        engine = Engine::on(Arc::new(nodes), &Config::default());
+    }
     let mut workers = Vec::new();
     for _ in 0..role.workers {
         let worker = engine.worker().state(outside.clone()).handle(act);
@@ -219,9 +241,10 @@ async fn all_done(engine: &Engine) -> HandlerResult {
     }
 }
 
-/// Enqueues jobs that do anything, and notes which were acknowledged; cancels some. Ready when the world is calm.
+/// Enqueues jobs that do anything, and notes which were acknowledged; cancels some, and runs some again. Ready when the world is calm.
 async fn feed(engine: &Engine, outside: &Outside, seed: u64) -> HandlerResult {
     let mut chance = Chance::new(seed);
+    let mut made: Vec<JobId> = Vec::new();
     while !outside.is_calm() {
         let count = 1 + chance.below(8);
         let requests = (0..count).map(|_| {
@@ -235,6 +258,7 @@ async fn feed(engine: &Engine, outside: &Outside, seed: u64) -> HandlerResult {
             match enqueued {
                 Ok(enqueued) => {
                     outside.note(&format!("acked {}", enqueued.id));
+                    made.push(enqueued.id);
                     if chance.percent(5) {
                         // It may be at its end by now.
                         let _ = engine.cancel_with(enqueued.id, chance.ms(0, 200), None).await;
@@ -243,6 +267,12 @@ async fn feed(engine: &Engine, outside: &Outside, seed: u64) -> HandlerResult {
                 // The server is away.
                 Err(error) if error.is_retryable() => {}
                 Err(error) => return Err(error.into()),
+            }
+        }
+        if let Some(id) = chance.pick(&made) {
+            // It may have succeeded, or not have come to its end.
+            if let Ok(again) = engine.rerun(*id).await {
+                outside.note(&format!("acked {}", again.id));
             }
         }
         tokio::time::sleep(chance.ms(5, 60)).await;

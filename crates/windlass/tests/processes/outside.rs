@@ -9,6 +9,7 @@ use std::{
 };
 
 use windlass::{Context, JobId};
+use windlass_testkit::refusals::Refused;
 
 /// The world outside.
 #[derive(Clone, Debug)]
@@ -52,6 +53,18 @@ impl Outside {
     pub(crate) fn note(&self, line: &str) {
         let mut log = File::options().create(true).append(true).open(self.log()).unwrap();
         log.write_all(format!("{} {line}\n", std::process::id()).as_bytes()).unwrap();
+    }
+
+    /// Notes that somebody was refused something.
+    pub(crate) fn note_refused(&self, refused: &Refused) {
+        self.note(&format!("refused {}", serde_json::to_string(refused).unwrap()));
+    }
+
+    /// All that somebody was refused.
+    pub(crate) fn refused(&self) -> Vec<Refused> {
+        let lines = self.lines();
+        let refused = lines.iter().filter_map(|line| Some(line.split_once(" refused ")?.1));
+        refused.map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     /// All that was noted, in order. A line that was cut off by a kill is left out.

@@ -27,7 +27,9 @@ async fn a_day_of_faults_on_sqlite() -> HandlerResult {
 async fn a_day_of_faults_on_postgres() -> HandlerResult {
     let cluster = Cluster::start(&Options { fsync: false, ..Options::default() });
     let home = Home::on(&cluster);
-    live_through(&Role::on(&home), 3, |node, role, chance| match chance.below(10) {
+    // Each process has two nodes, and its workers call now one and now the other.
+    let role = Role { nodes: 2, ..Role::on(&home) };
+    live_through(&role, 3, |node, role, chance| match chance.below(10) {
         0 => {
             cluster.restart(Stop::Immediate);
             ("crashes of the server", node)

@@ -20,6 +20,11 @@ impl Chance {
         u64::try_from((self.random)() % u128::from(end)).unwrap()
     }
 
+    /// A place among so many.
+    pub(crate) fn index(&self, count: usize) -> usize {
+        usize::try_from(self.below(count as u64)).unwrap()
+    }
+
     /// So many times in a hundred.
     pub(crate) fn percent(&self, percent: u64) -> bool {
         self.below(100) < percent

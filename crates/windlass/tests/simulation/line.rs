@@ -1,7 +1,9 @@
-//! The line from a node to the store: it takes time, it is cut, and it loses answers.
+//! The line from a worker to the store: it takes time, it is cut, and it loses answers.
+//!
+//! It may lead by way of several nodes, as behind a load balancer: then each call takes another way than the one before, and
+//! each way has a weather of its own. What is refused is noted, to be held against the history.
 
 use std::{
-    collections::BTreeSet,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
@@ -11,8 +13,8 @@ use std::{
 
 use tokio::time::sleep;
 use windlass_kernel::{
-    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, LetterState, MarkName,
-    Retention, Schedule, ScheduleName, TaskId, TenantId, Token, TokenId, WorkerId,
+    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, LetterState, MarkName, Op,
+    Refusal, Retention, Schedule, ScheduleName, TaskId, TenantId, Token, TokenId, WorkerId,
 };
 use windlass_store::{
     ClockStanding, Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
@@ -24,7 +26,9 @@ use windlass_store::{
     sqlite::Sqlite,
 };
 
-use crate::chance::Chance;
+use windlass_testkit::refusals::{Refused, asks_for_an_end};
+
+use crate::{chance::Chance, node::Ground};
 
 /// How a line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,40 +42,56 @@ pub(crate) enum Weather {
 
 /// A line to the store, which the store's other lines know nothing of.
 pub(crate) struct Line {
-    store: Arc<Sqlite>,
+    ground: Ground,
     chance: Chance,
-    weather: Mutex<Weather>,
+    /// The weather of each way.
+    ways: Mutex<Vec<Weather>>,
     lost_answers: AtomicU64,
-    /// Workers that are proven dead, for all lines.
-    dead: Arc<Mutex<BTreeSet<WorkerId>>>,
 }
 
 impl Line {
-    pub(crate) fn new(
-        store: Arc<Sqlite>,
-        chance: Chance,
-        dead: Arc<Mutex<BTreeSet<WorkerId>>>,
-    ) -> Self {
-        let (weather, lost_answers) = (Mutex::new(Weather::Fine), AtomicU64::new(0));
-        Self { store, chance, weather, lost_answers, dead }
+    pub(crate) fn new(ground: &Ground, chance: Chance) -> Self {
+        let ways = vec![Weather::Fine; 1 + chance.index(3)];
+        let lost_answers = AtomicU64::new(0);
+        Self { ground: ground.clone(), chance, ways: Mutex::new(ways), lost_answers }
     }
 
-    pub(crate) fn set(&self, weather: Weather) {
-        *self.weather.lock().unwrap() = weather;
+    /// The weather changes on one of the ways.
+    pub(crate) fn change(&self, weather: Weather) {
+        let mut ways = self.ways.lock().unwrap();
+        let way = self.chance.index(ways.len());
+        ways[way] = weather;
+    }
+
+    /// All ways are fine.
+    pub(crate) fn heal(&self) {
+        self.ways.lock().unwrap().fill(Weather::Fine);
     }
 
     pub(crate) fn lost_answers(&self) -> u64 {
         self.lost_answers.load(Ordering::SeqCst)
     }
 
-    fn weather(&self) -> Weather {
-        *self.weather.lock().unwrap()
+    fn store(&self) -> &Sqlite {
+        &self.ground.store
     }
 
-    /// There and back, if it can be reached.
+    fn any_way(&self) -> usize {
+        self.chance.index(self.ways.lock().unwrap().len())
+    }
+
+    fn weather(&self, way: usize) -> Weather {
+        self.ways.lock().unwrap()[way]
+    }
+
+    /// There and back by any way, if it can be reached.
     async fn over<T>(&self, call: StoreFuture<'_, T>) -> Result<T, Error> {
+        self.over_way(self.any_way(), call).await
+    }
+
+    async fn over_way<T>(&self, way: usize, call: StoreFuture<'_, T>) -> Result<T, Error> {
         sleep(Duration::from_micros(self.chance.below(3_000))).await;
-        if self.weather() == Weather::Cut {
+        if self.weather(way) == Weather::Cut {
             sleep(self.chance.ms(10, 2_000)).await;
             return Err(Error::Unavailable("the line is cut".into()));
         }
@@ -79,30 +99,70 @@ impl Line {
         sleep(Duration::from_micros(self.chance.below(1_000))).await;
         answer
     }
+
+    /// Commits, and notes what was refused.
+    async fn commit_and_note(&self, writes: Arc<Vec<Write>>) -> Result<Replies, Error> {
+        let asks = |write: &Write| matches!(write, Write::Op { op, .. } if asks_for_an_end(op));
+        let feed_begin = match writes.iter().any(asks) {
+            true => self.store().feed_end().await?,
+            false => 0,
+        };
+        let replies = match self.ground.lies {
+            None => self.store().commit(writes.clone()).await?,
+            Some(percent) => self.lie(&writes, percent).await?,
+        };
+        if replies.iter().all(Result::is_ok) {
+            return Ok(replies);
+        }
+        let feed = feed_begin..=self.store().feed_end().await?;
+        for (write, reply) in writes.iter().zip(&replies) {
+            if let (Write::Op { op, .. }, Err(refusal)) = (write, reply) {
+                self.ground.refused.lock().unwrap().extend(Refused::of(op, refusal, feed.clone()));
+            }
+        }
+        Ok(replies)
+    }
+
+    /// Commits like a node that goes by a row from before: some who settle are told that their lease is over, and the store
+    /// hears nothing of it.
+    async fn lie(&self, writes: &[Write], percent: u64) -> Result<Replies, Error> {
+        let is_settle = |it: &Write| matches!(it, Write::Op { op: Op::Settle(_), .. });
+        let lies: Vec<bool> =
+            writes.iter().map(|it| is_settle(it) && self.chance.percent(percent)).collect();
+        let honest = writes.iter().zip(&lies).filter(|(_, lie)| !**lie);
+        let honest: Vec<Write> = honest.map(|(write, _)| write.clone()).collect();
+        let mut replies = self.store().commit(honest.into()).await?.into_iter();
+        let reply = |lie: bool| match lie {
+            true => Err(Refusal::StaleAttempt),
+            false => replies.next().unwrap(),
+        };
+        Ok(lies.into_iter().map(reply).collect())
+    }
 }
 
 /// What only reads, or may be done twice.
 macro_rules! over {
     ($($name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
         $(fn $name(&self, $($arg: $type),*) -> StoreFuture<'_, $answer> {
-            Box::pin(self.over(self.store.$name($($arg),*)))
+            Box::pin(self.over(self.store().$name($($arg),*)))
         })*
     };
 }
 
 impl Store for Line {
     fn overlap(&self) -> Overlap {
-        self.store.overlap()
+        self.store().overlap()
     }
 
     fn claims_wait(&self) -> bool {
-        self.store.claims_wait()
+        self.store().claims_wait()
     }
 
     fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {
         Box::pin(async move {
-            let replies = self.over(self.store.commit(writes)).await?;
-            if self.weather() == Weather::LosesAnswers && self.chance.percent(30) {
+            let way = self.any_way();
+            let replies = self.over_way(way, Box::pin(self.commit_and_note(writes))).await?;
+            if self.weather(way) == Weather::LosesAnswers && self.chance.percent(30) {
                 self.lost_answers.fetch_add(1, Ordering::SeqCst);
                 sleep(self.chance.ms(10, 2_000)).await;
                 return Err(Error::Ambiguous("the answer was lost".into()));
@@ -156,27 +216,27 @@ impl Store for Line {
     }
 
     fn ready(&self) -> Listener {
-        self.store.ready()
+        self.store().ready()
     }
 
     fn sooner(&self) -> Listener {
-        self.store.sooner()
+        self.store().sooner()
     }
 
     fn stop_vouching(&self, worker: &WorkerId) -> StoreFuture<'_, ()> {
         let worker = worker.clone();
         Box::pin(async move {
-            self.over(self.store.stop_vouching(&worker)).await?;
-            self.dead.lock().unwrap().remove(&worker);
+            self.over(self.store().stop_vouching(&worker)).await?;
+            self.ground.dead.lock().unwrap().remove(&worker);
             Ok(())
         })
     }
 
     fn dead_workers(&self) -> StoreFuture<'_, Vec<WorkerId>> {
-        let dead: Vec<WorkerId> = self.dead.lock().unwrap().iter().cloned().collect();
+        let dead: Vec<WorkerId> = self.ground.dead.lock().unwrap().iter().cloned().collect();
         Box::pin(self.over(Box::pin(async move { Ok(dead) })))
     }
     fn clock(&self) -> ClockStanding {
-        self.store.clock()
+        self.store().clock()
     }
 }

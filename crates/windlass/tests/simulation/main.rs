@@ -3,7 +3,10 @@
 //!
 //! Time is tokio's, paused: it jumps whenever everything waits. Chance comes from the seed alone. So a seed tells the
 //! whole history, and the same seed tells the same one twice: that is checked for each. Afterwards no job is stuck,
-//! the history breaks no rule, and no execution took place that nobody granted.
+//! the history breaks no rule, no execution took place that nobody granted, and nobody was refused for no reason: neither
+//! a live lease, nor a re-run of what has come to its end.
+//!
+//! A worker's calls take several ways to the store, as by way of several nodes: what is claimed by one is settled by another.
 //!
 //! A seed that fails is printed. `WINDLASS_SIMULATION_SEED=<seed>` runs it alone.
 #![expect(clippy::unwrap_used, reason = "in a test, what fails should fail here")]
@@ -16,7 +19,7 @@ mod world;
 use std::env;
 
 use windlass_testkit::random::cases;
-use world::{Told, live};
+use world::{Told, live, live_with};
 
 /// How many seeds each of the tests below runs.
 const SEEDS: u32 = 60;
@@ -51,14 +54,24 @@ fn run_part(part: u64) {
     for seed in chosen(first..first + seeds) {
         let told = live(seed);
         assert_eq!(told.history, live(seed).history, "seed {seed} tells two histories");
+        assert_eq!(told.unfounded, [], "seed {seed}: refused for no reason");
         sum.add(&told);
     }
     println!("{sum:?}");
     if env::var_os(CHOSEN).is_none() {
-        let Told { events, kills, cuts, lost_answers, interruptions, retries, stale, .. } = sum;
-        let happened = [events, kills, cuts, lost_answers, interruptions, retries, stale];
+        let Told { events, kills, cuts, lost_answers, interruptions, retries, .. } = sum;
+        let Told { stale, refused, .. } = sum;
+        let happened = [events, kills, cuts, lost_answers, interruptions, retries, stale, refused];
         assert!(happened.iter().all(|count| *count > 10), "too little happened: {sum:?}");
     }
+}
+
+/// What is found must be able to be found: some workers are told that their lease is over while it lives.
+#[test]
+fn a_live_lease_that_is_refused_is_found_out() {
+    let found: usize = (0..5).map(|seed| live_with(seed, Some(10)).unfounded.len()).sum();
+    println!("{found} live leases were refused");
+    assert!(found > 10);
 }
 
 const CHOSEN: &str = "WINDLASS_SIMULATION_SEED";

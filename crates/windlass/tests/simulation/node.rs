@@ -14,6 +14,7 @@ use windlass::{
 };
 use windlass_kernel::WorkerId;
 use windlass_store::sqlite::Sqlite;
+use windlass_testkit::refusals::Refused;
 
 use crate::{chance::Chance, line::Line};
 
@@ -97,6 +98,10 @@ pub(crate) struct Ground {
     pub(crate) clock: Clock,
     pub(crate) dead: Arc<Mutex<BTreeSet<WorkerId>>>,
     pub(crate) outside: Arc<Outside>,
+    /// All that was refused.
+    pub(crate) refused: Arc<Mutex<Vec<Refused>>>,
+    /// So many of a hundred settles are refused by a lie.
+    pub(crate) lies: Option<u64>,
 }
 
 pub(crate) struct Node {
@@ -107,7 +112,7 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) async fn start(ground: &Ground, chance: &Chance) -> Self {
-        let line = Arc::new(Line::new(ground.store.clone(), chance.fork(), ground.dead.clone()));
+        let line = Arc::new(Line::new(ground, chance.fork()));
         let config = Config {
             retention: None,
             ..testing::config(ground.clock.clone(), chance.fork().random())

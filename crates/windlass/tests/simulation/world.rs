@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep};
 use windlass::{JobId, State, job, testing};
 use windlass_kernel::{Event, Fact};
 use windlass_store::{Store as _, read::Scope};
+use windlass_testkit::refusals::{self, Refused, Step};
 
 use crate::{
     chance::Chance,
@@ -32,6 +33,10 @@ pub(crate) struct Told {
     pub(crate) retries: u64,
     /// Writes of executions that had lost their lease, as a system outside saw them.
     pub(crate) stale: u64,
+    /// What was refused and can be held against the history.
+    pub(crate) refused: u64,
+    /// Refusals for which the history has no reason.
+    pub(crate) unfounded: Vec<Refused>,
 }
 
 impl Told {
@@ -45,14 +50,21 @@ impl Told {
         self.interruptions += other.interruptions;
         self.retries += other.retries;
         self.stale += other.stale;
+        self.refused += other.refused;
+        self.unfounded.extend(&other.unfounded);
     }
 }
 
 /// Lets a cluster live through what this seed brings.
 pub(crate) fn live(seed: u64) -> Told {
+    live_with(seed, None)
+}
+
+/// The same in a world in which so many of a hundred settles are refused by a lie.
+pub(crate) fn live_with(seed: u64, lies: Option<u64>) -> Told {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_time().start_paused(true).build().unwrap();
-    runtime.block_on(async { World::new(seed).live().await })
+    runtime.block_on(async { World::new(seed, lies).live().await })
 }
 
 /// How long things go wrong.
@@ -70,11 +82,12 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, lies: Option<u64>) -> Self {
         let clock = testing::clock();
         let store = testing::store(clock.clone()).unwrap();
         let dead = Arc::new(Mutex::new(BTreeSet::new()));
-        let ground = Ground { store, clock, dead, outside: Arc::new(Outside::default()) };
+        let (outside, refused) = (Arc::new(Outside::default()), Arc::default());
+        let ground = Ground { store, clock, dead, outside, refused, lies };
         let (nodes, jobs, told) = (Vec::new(), Vec::new(), Told::default());
         Self { seed, chance: Chance::new(seed), ground, nodes, jobs, told }
     }
@@ -100,12 +113,13 @@ impl World {
 
     /// One thing happens.
     async fn happen(&mut self) {
-        let place = usize::try_from(self.chance.below(self.nodes.len() as u64)).unwrap();
+        let place = self.chance.index(self.nodes.len());
         match self.chance.below(100) {
             0..55 => self.enqueue(place).await,
             55..67 => self.kill(place),
             67..77 => self.restart(place).await,
-            77..92 => self.change_weather(place),
+            77..90 => self.change_weather(place),
+            90..95 => self.rerun(place).await,
             _ => self.cancel(place).await,
         }
     }
@@ -148,7 +162,7 @@ impl World {
     async fn restart(&mut self, place: usize) {
         if let Some(node) = self.nodes[place].take() {
             // It ends in good order, for the store can be reached.
-            node.line.set(Weather::Fine);
+            node.line.heal();
             self.told.lost_answers += node.end().await.lost_answers();
         }
         self.nodes[place] = Some(Node::start(&self.ground, &self.chance).await);
@@ -162,7 +176,7 @@ impl World {
             _ => Weather::LosesAnswers,
         };
         self.told.cuts += u64::from(weather == Weather::Cut);
-        node.line.set(weather);
+        node.line.change(weather);
     }
 
     async fn cancel(&mut self, place: usize) {
@@ -170,16 +184,28 @@ impl World {
         if self.jobs.is_empty() {
             return;
         }
-        let which = usize::try_from(self.chance.below(self.jobs.len() as u64)).unwrap();
+        let which = self.chance.index(self.jobs.len());
         let grace = self.chance.ms(0, 3_000);
         let _ = node.engine.cancel_with(self.jobs[which], grace, None).await;
+    }
+
+    async fn rerun(&mut self, place: usize) {
+        let Some(node) = &self.nodes[place] else { return };
+        if self.jobs.is_empty() {
+            return;
+        }
+        // It may have succeeded, or not have come to its end.
+        let which = self.chance.index(self.jobs.len());
+        if let Ok(again) = node.engine.rerun(self.jobs[which]).await {
+            self.jobs.push(again.id);
+        }
     }
 
     /// All lines are fine, and all nodes are there.
     async fn heal(&mut self) {
         for place in 0..self.nodes.len() {
             match &self.nodes[place] {
-                Some(node) => node.line.set(Weather::Fine),
+                Some(node) => node.line.heal(),
                 None => {
                     let node = Node::start(&self.ground, &self.chance).await;
                     self.nodes[place] = Some(node);
@@ -225,7 +251,7 @@ impl World {
     }
 
     async fn hash_history(&mut self) {
-        let mut hasher = DefaultHasher::new();
+        let (mut hasher, mut history) = (DefaultHasher::new(), Vec::new());
         let mut after = 0;
         loop {
             let events = self.ground.store.feed(&Scope::Every, after, 1_000).await.unwrap();
@@ -234,10 +260,14 @@ impl World {
             for event in events.events {
                 (event.number, event.tenant.as_str(), event.at.as_micros()).hash(&mut hasher);
                 event.line.hash(&mut hasher);
+                history.extend(event.event().map(|it| Step::of(event.number, &it)));
                 self.told.events += 1;
             }
         }
         self.told.history = hasher.finish();
+        let refused = self.ground.refused.lock().unwrap().clone();
+        self.told.refused = refused.len() as u64;
+        self.told.unfounded = refusals::unfounded(&refused, history);
         for id in &self.jobs {
             for event in self.ground.store.events(&Scope::Every, *id).await.unwrap() {
                 self.told.retries += u64::from(event.to == State::RetryScheduled);

@@ -123,7 +123,11 @@ pub(super) struct PrunedReader<'a> {
 
 impl<'a> PrunedReader<'a> {
     pub(super) fn new(connection: &'a Connection) -> SqlResult<Self> {
-        let whole_from = read_feed_from(connection)?;
+        let whole_from = match read_feed_from(connection) {
+            // It is no number of an event, as the check of the log says.
+            Err(error) if error.sqlite_error_code().is_none() => 1,
+            read => read?,
+        };
         Ok(Self { pruned: connection.prepare_cached(PRUNED)?, whole_from })
     }
 

@@ -1,0 +1,170 @@
+//! A store behind which there are several nodes, as behind a load balancer: each call reaches another one.
+//!
+//! So a job is claimed by way of one node and settled by way of the next, and no node sees all calls of one job. What it tells
+//! about leases and tasks is noted outside, and held against the history when all is over.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use windlass::HandlerResult;
+use windlass_kernel::{
+    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, LetterState, MarkName,
+    Retention, Rule, Schedule, ScheduleName, TaskId, TenantId, Token, TokenId, WorkerId,
+};
+use windlass_store::{
+    Bell, ClockStanding, Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
+    postgres::{Options, Postgres},
+    read::{
+        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter,
+        LetterGroups, Listens, OldestReady, Output, Page, Progress, Pruned, Scope, SessionView,
+        Standing, StoredFollowUp, Verified,
+    },
+};
+use windlass_testkit::refusals::{Refused, asks_for_an_end};
+
+use crate::outside::Outside;
+
+/// Several nodes of one store on PostgreSQL, each with connections and a memory of its own.
+pub(crate) struct Balancer {
+    nodes: Vec<Arc<Postgres>>,
+    calls: AtomicUsize,
+    /// Rings when one of them would: a commit tells its own node alone.
+    sooner: Bell,
+    outside: Outside,
+}
+
+impl Balancer {
+    /// So many nodes of the store at this address.
+    pub(crate) async fn open(url: &str, count: usize, outside: Outside) -> HandlerResult<Self> {
+        let options = Options { connections: 4, ..Options::parse(url)? };
+        let (mut nodes, bell) = (Vec::new(), Bell::default());
+        for _ in 0..count {
+            let node = Postgres::open(options.clone()).await?;
+            let (mut sooner, bell) = (node.sooner(), bell.clone());
+            tokio::spawn(async move {
+                loop {
+                    sooner.rung().await;
+                    bell.ring();
+                }
+            });
+            nodes.push(Arc::new(node));
+        }
+        Ok(Self { nodes, calls: AtomicUsize::new(0), sooner: bell, outside })
+    }
+
+    fn next(&self) -> &Postgres {
+        let call = self.calls.fetch_add(1, Ordering::Relaxed);
+        // Not one after the other without exception: then the calls of a job would meet the same pair of nodes in the same
+        // order again and again.
+        &self.nodes[(call + call / 3) % self.nodes.len()]
+    }
+
+    /// The one that stands for this process wherever it matters who asks.
+    fn first(&self) -> &Postgres {
+        &self.nodes[0]
+    }
+
+    async fn commit_and_note(&self, writes: Arc<Vec<Write>>) -> Result<Replies, Error> {
+        let asks = |write: &Write| matches!(write, Write::Op { op, .. } if asks_for_an_end(op));
+        let feed_begin = match writes.iter().any(asks) {
+            true => self.next().feed_end().await.unwrap_or(0),
+            false => 0,
+        };
+        let replies = self.next().commit(writes.clone()).await?;
+        let feed_end = match replies.iter().any(Result::is_err) {
+            true => self.next().feed_end().await.unwrap_or(u64::MAX),
+            false => u64::MAX,
+        };
+        for (write, reply) in writes.iter().zip(&replies) {
+            if let (Write::Op { op, .. }, Err(refusal)) = (write, reply)
+                && let Some(refused) = Refused::of(op, refusal, feed_begin..=feed_end)
+            {
+                self.outside.note_refused(&refused);
+            }
+        }
+        Ok(replies)
+    }
+}
+
+/// What any node can be asked.
+macro_rules! next {
+    ($($name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
+        $(fn $name(&self, $($arg: $type),*) -> StoreFuture<'_, $answer> {
+            self.next().$name($($arg),*)
+        })*
+    };
+}
+
+/// What has to be asked of one and the same node.
+macro_rules! first {
+    ($($name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
+        $(fn $name(&self, $($arg: $type),*) -> $answer {
+            self.first().$name($($arg),*)
+        })*
+    };
+}
+
+impl Store for Balancer {
+    fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {
+        Box::pin(self.commit_and_note(writes))
+    }
+
+    fn sooner(&self) -> Listener {
+        self.sooner.listen()
+    }
+
+    next! {
+        job(scope: &Scope, id: JobId) -> Option<Job>;
+        newest_of_task(scope: &Scope, task: &TaskId) -> Option<Job>;
+        payload(scope: &Scope, id: JobId) -> Option<String>;
+        outputs(scope: &Scope, id: JobId) -> Vec<Output>;
+        progress(scope: &Scope, id: JobId) -> Option<Progress>;
+        events(scope: &Scope, id: JobId) -> Vec<Event>;
+        events_after(scope: &Scope, id: JobId, after: u64, limit: usize) -> Option<EventsPage>;
+        verify(scope: &Scope, id: JobId) -> Option<Verified>;
+        attempts(scope: &Scope, id: JobId) -> Vec<Attempt>;
+        letter(scope: &Scope, id: DlqId) -> Option<DeadLetter>;
+        approvals(scope: &Scope, id: DlqId) -> Vec<Approval>;
+        open_jobs() -> Vec<Job>;
+        jobs(filter: JobFilter, cursor: Cursor) -> Page<Job>;
+        letters(filter: LetterFilter, cursor: Cursor) -> Page<DeadLetter>;
+        letter_groups(scope: &Scope, state: LetterState) -> LetterGroups;
+        sessions() -> Vec<SessionView>;
+        listening(scope: &Scope) -> Vec<(WorkerId, Listens)>;
+        oldest_ready(scope: &Scope) -> Vec<OldestReady>;
+        feed(scope: &Scope, after: u64, rows: u32) -> Feed;
+        feed_end() -> u64;
+        notes(tenant: &TenantId, about: &About, before: u64, limit: usize) -> Vec<FeedEvent>;
+        acts(scope: &Scope, before: u64, limit: usize) -> Vec<FeedEvent>;
+        token(id: TokenId) -> Option<Token>;
+        tokens(scope: &Scope) -> Vec<Token>;
+        mark(name: &MarkName) -> Option<u64>;
+        schedule(tenant: &TenantId, name: &ScheduleName) -> Option<Schedule>;
+        schedules(
+            tenant: &TenantId, after: Option<&ScheduleName>, limit: usize
+        ) -> Vec<Schedule>;
+        inbox_result(scope: &Scope, id: JobId) -> Option<InboxResult>;
+        prune(retention: Retention, max: usize) -> Pruned;
+        counts(scope: &Scope) -> Vec<(String, String, u64)>;
+        raise_incarnation() -> ();
+        due(max: usize) -> Due;
+        follow_ups(max: usize) -> Vec<StoredFollowUp>;
+        open_children(tenant: &TenantId, parent: JobId, max: usize) -> Vec<JobId>;
+        held_by(worker: &WorkerId, max: usize) -> Vec<(TenantId, JobId, u64)>;
+        rules() -> Vec<Rule>;
+        standing(scope: &Scope, id: JobId) -> Option<Standing>;
+        health() -> ();
+    }
+
+    first! {
+        overlap() -> Overlap;
+        claims_wait() -> bool;
+        ready() -> Listener;
+        clock() -> ClockStanding;
+        vouch(worker: &WorkerId) -> StoreFuture<'_, ()>;
+        stop_vouching(worker: &WorkerId) -> StoreFuture<'_, ()>;
+        dead_workers() -> StoreFuture<'_, Vec<WorkerId>>;
+    }
+}

@@ -167,7 +167,7 @@ pub trait Store: Send + Sync {
     /// Workers that are there, and what they listen to, whether they hold anything or not.
     fn listening(&self, scope: &Scope) -> StoreFuture<'_, Vec<(WorkerId, Listens)>>;
 
-    /// For each queue the job that waits longest.
+    /// For each queue of each tenant the job that waits longest, by tenant and queue.
     fn oldest_ready(&self, scope: &Scope) -> StoreFuture<'_, Vec<OldestReady>>;
 
     /// Events after a number that the scope may see, in the order of the store, so many at the most, and

@@ -428,9 +428,11 @@ pub struct PlacedEvent {
     pub feed_number: u64,
 }
 
-/// The job of a queue that has been ready for longest.
+/// The job of a queue that has been ready for longest, of those of one tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OldestReady {
+    /// Whose job it is.
+    pub tenant: TenantId,
     /// The queue.
     pub queue: Queue,
     /// Since when.

@@ -25,6 +25,7 @@ mod figures;
 mod heavy;
 mod internal;
 mod jobs;
+mod late_queues;
 mod leases;
 mod letters;
 mod limits;

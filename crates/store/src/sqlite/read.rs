@@ -323,20 +323,21 @@ pub(super) fn read_sessions(connection: &Connection) -> SqlResult<Vec<SessionVie
 /// Served by the index `jobs_ready`: it looks at all that is ready, and at nothing else. Who is next need not be who
 /// waits longest: the one is found by rank, the other by time.
 const OLDEST_READY: &str = "
-    SELECT queue, min(since) FROM (
+    SELECT tenant, queue, min(since) FROM (
         SELECT group_id, min(updated_at) AS since FROM jobs INDEXED BY jobs_ready
         WHERE (state = 'queued' OR state = 'interrupted') AND (?1 IS NULL OR tenant = ?1)
         GROUP BY group_id)
-    JOIN job_groups ON job_groups.id = group_id GROUP BY queue ORDER BY queue";
+    JOIN job_groups ON job_groups.id = group_id GROUP BY tenant, queue ORDER BY tenant, queue";
 
-/// For each queue since when the job has been ready that waits longest.
+/// For each queue of a tenant since when the job has been ready that waits longest.
 pub(super) fn read_oldest_ready(
     connection: &Connection,
     scope: &Scope,
 ) -> SqlResult<Vec<OldestReady>> {
     let mut statement = connection.prepare_cached(OLDEST_READY)?;
     let rows = statement.query_map([scope.word()], |row| {
-        Ok(OldestReady { queue: text_of(row, 0)?, since: time_of(row, 1)? })
+        let (tenant, queue) = (text_of(row, 0)?, text_of(row, 1)?);
+        Ok(OldestReady { tenant, queue, since: time_of(row, 2)? })
     })?;
     rows.collect()
 }

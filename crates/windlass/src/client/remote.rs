@@ -376,9 +376,13 @@ impl Store for Remote {
 
     fn oldest_ready(&self, _scope: &Scope) -> StoreFuture<'_, Vec<OldestReady>> {
         Box::pin(async {
+            let Some(tenant) = &self.tenant else {
+                return self.not_here("whose jobs wait longest");
+            };
             let queues: Vec<QueueDocument> = self.all(&["queues"]).await?;
             let oldest = queues.into_iter().filter_map(|queue| {
-                Some(OldestReady { since: queue.oldest_ready_at?, queue: queue.queue })
+                let (tenant, since) = (tenant.clone(), queue.oldest_ready_at?);
+                Some(OldestReady { tenant, queue: queue.queue, since })
             });
             Ok(oldest.collect())
         })

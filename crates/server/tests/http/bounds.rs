@@ -18,6 +18,7 @@ on_both_stores!(
     a_bell_does_not_tell_what_another_tenant_does,
     a_job_of_its_own_wakes_who_waits_beside_a_busy_tenant,
     schedules_are_listed_within_a_bound_of_bytes,
+    a_claim_brings_no_more_bytes_than_are_stated,
 );
 
 async fn call(
@@ -136,6 +137,32 @@ async fn schedules_are_listed_within_a_bound_of_bytes(store: Store) {
         }
     }
     assert_eq!((seen, pages), (8, 2));
+}
+
+async fn a_claim_brings_no_more_bytes_than_are_stated(store: Store) {
+    let server = Server::start(&store);
+    let body = json!({ "queue": "large", "payload": "x".repeat(1_000_000) }).to_string();
+    let mut jobs = Vec::new();
+    for _ in 0..12 {
+        jobs.push(server.post("/api/v1/jobs", &body).await.ok().at("/job/job_id"));
+    }
+    let claim = json!({ "worker_id": "w", "queues": ["large"], "max": 1_000, "start": true });
+    let claim = async || server.post("/api/v1/claims", &claim.to_string()).await.ok();
+    let ids = |answer: &Answer| -> Vec<String> {
+        let leases = answer.json()["leases"].as_array().expect("a list").clone();
+        leases.iter().map(|it| it["job"]["job_id"].as_str().expect("an id").to_owned()).collect()
+    };
+    let first = claim().await;
+    assert!(first.text.len() < 9_000_000, "{} bytes", first.text.len());
+    assert_eq!(ids(&first), jobs[..8]);
+    assert!(first.json()["again_at"].is_string(), "it is told that there is more");
+    // What did not fit was not claimed, so it lost nothing.
+    let left = server.get(&format!("/api/v1/jobs/{}", jobs[8])).await.ok().json();
+    let counts = ["epoch", "lease_count", "interruptions"].map(|name| left[name].clone());
+    assert_eq!((&left["state"], counts), (&json!("queued"), [0, 0, 0].map(|it| json!(it))));
+    let second = claim().await;
+    assert_eq!(ids(&second), jobs[8..]);
+    assert!(second.json()["again_at"].is_null(), "there is no more");
 }
 
 /// Begins a request whose body is longer than what is sent of it, and holds the connection.

@@ -11,7 +11,7 @@ use windlass_kernel::{JobId, Op, Timestamp, WorkerId, ids::ClaimId, ops::Claim};
 use super::{
     Inner, PgResult,
     direct::Direct,
-    load::{Loaded, add_jobs, id_of, row_columns},
+    load::{Candidate, add_jobs, id_of, row_columns},
     names::Names,
     pipeline::{Ask, run_one},
     rules::CommitRules,
@@ -38,7 +38,7 @@ pub(super) struct Claims<'a> {
 }
 
 /// What a claim got, and when to ask again if a rule holds something back.
-type Granting = (Vec<Grant>, Option<Timestamp>);
+pub(super) type Granting = (Vec<Grant>, Option<Timestamp>);
 
 /// One statement locks no more jobs than this.
 pub(super) const LOCK_MAX: usize = 5_000;
@@ -181,9 +181,9 @@ impl<'a> Claims<'a> {
             return Ok((Vec::new(), None));
         }
         if let Some(direct) = &mut self.direct {
-            let granted = direct.grant(wanted, work, now);
-            hold(wanted, &granted, work, now);
-            return Ok((granted, None));
+            let granting = direct.grant(wanted, work, now);
+            hold(wanted, &granting.0, work, now);
+            return Ok(granting);
         }
         let groups = groups_of(wanted, &store.names);
         let others = self.alike(wanted, &groups, work);
@@ -301,7 +301,7 @@ fn groups_of(wanted: &ClaimMany, names: &Names) -> Vec<(i32, GroupName)> {
 
 /// Decides the claim of each job, and gives back those that were granted.
 pub(super) fn apply(
-    jobs: Vec<(Loaded, String)>,
+    jobs: Vec<Candidate>,
     wanted: &ClaimMany,
     alone: bool,
     work: &mut Work<'_>,
@@ -309,7 +309,7 @@ pub(super) fn apply(
 ) -> Vec<Grant> {
     let renewals = work.renewals(&wanted.worker);
     let mut granted = Vec::with_capacity(jobs.len());
-    for (loaded, payload) in jobs {
+    for Candidate { loaded, payload, .. } in jobs {
         let (id, tenant) = (loaded.job.id, loaded.job.spec.tenant.clone());
         work.add(loaded);
         let op = Op::Claim(Claim {
@@ -324,7 +324,7 @@ pub(super) fn apply(
         // The same claim had this job before and lost it: it must not take it again.
         if work.set.apply(&tenant, &op, now).is_ok_and(|answer| !answer.recorded) {
             work.set.place_mut(id).expect("it was just loaded").lease_seen = renewals;
-            granted.push((id, Some(payload)));
+            granted.push((id, payload));
         }
     }
     granted

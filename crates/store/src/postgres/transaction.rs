@@ -309,7 +309,7 @@ impl Try<'_> {
                 Write::Token(_) | Write::Mark { .. } | Write::Clock(_) => {}
                 Write::Claim(wanted) => {
                     let (grants, again_at) = claims.grant(wanted, &mut work, store, now).await?;
-                    if claims.is_new(wanted) && grants.iter().any(|grant| grant.1.is_some()) {
+                    if claims.is_new(wanted) && !grants.is_empty() {
                         new_claims.push(Uuid(wanted.claim_id.as_u128()));
                     }
                     granted.push((place, grants, again_at));

@@ -29,6 +29,7 @@ mod schedules;
 mod security;
 mod server;
 mod snapshot;
+mod tokens;
 mod unknown;
 mod verify;
 mod words;

@@ -473,7 +473,7 @@ pub(crate) async fn show(call: Call) -> Result<Answer, Problem> {
         return Ok(Answer::ok(&contract::job(contract, &job, payload)));
     }
     let store = call.engine().store();
-    let output = store.outputs(call.scope(), id).await?.pop();
+    let output = store.last_output(call.scope(), id).await?;
     let progress = store.progress(call.scope(), id).await?;
     let document = JobDocument {
         payload: payload.and_then(raw),
@@ -538,12 +538,9 @@ pub(crate) async fn attempts(call: Call) -> Result<Answer, Problem> {
     let after: u32 = call.query.get("cursor")?.unwrap_or(0);
     let limit = call.query.number("limit", 1_000)?.unwrap_or(1_000);
     let limit = usize::try_from(limit.max(1)).expect("it is bounded");
-    let mut attempts = call.engine().store().attempts(call.scope(), id).await?;
-    attempts.retain(|attempt| attempt.attempt > after);
-    let more = attempts.len() > limit;
-    attempts.truncate(limit);
-    let next = attempts.last().filter(|_| more).map(|last| last.attempt.to_string());
-    let items = attempts.into_iter().map(|attempt| AttemptDocument {
+    let page = call.engine().store().attempts(call.scope(), id, after, limit).await?;
+    let next = page.items.last().filter(|_| page.more).map(|last| last.attempt.to_string());
+    let items = page.items.into_iter().map(|attempt| AttemptDocument {
         attempt: attempt.attempt,
         state: attempt.state,
         epoch: attempt.epoch,

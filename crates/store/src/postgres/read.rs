@@ -8,8 +8,8 @@ use std::{
 use deadpool_postgres::ClientWrapper;
 use tokio_postgres::Row;
 use windlass_kernel::{
-    Approval, Attempt, DeadLetter, DlqId, Epoch, Event, Job, JobId, Payload, Queue, Refusal, Spec,
-    TaskId, TenantId, Timestamp, letter::ApprovalStep,
+    Approval, DeadLetter, DlqId, Epoch, Event, Job, JobId, Queue, Refusal, Spec, TaskId, TenantId,
+    Timestamp, letter::ApprovalStep,
 };
 
 use super::{
@@ -26,8 +26,8 @@ use crate::{
     history_page::PageSearch,
     log,
     read::{
-        EventsPage, Feed, FeedFiller, OldestReady, Output, Progress, Scope, SessionView,
-        StoredFollowUp,
+        AttemptsPage, EventsPage, Feed, FeedFiller, OldestReady, Output, Progress, Scope,
+        SessionView, StoredFollowUp,
     },
 };
 
@@ -147,17 +147,17 @@ pub(super) async fn read_events_after(
     }
 }
 
-const OUTPUTS: &str = "
+const LAST_OUTPUT: &str = "
     SELECT o.attempt, o.result, o.remaining, o.stats FROM outputs o JOIN jobs j ON j.id = o.id
-    WHERE o.id = $1 AND ($2::text IS NULL OR j.tenant = $2) ORDER BY o.attempt";
+    WHERE o.id = $1 AND ($2::text IS NULL OR j.tenant = $2) ORDER BY o.attempt DESC LIMIT 1";
 
-/// What handlers gave back, by attempt.
-pub(super) async fn read_outputs(
+/// What the handler of the last attempt gave back that gave back anything.
+pub(super) async fn read_last_output(
     client: &ClientWrapper,
     scope: &Scope,
     id: JobId,
-) -> PgResult<Vec<Output>> {
-    let ask = Ask::new(OUTPUTS).with(Uuid(id.as_u128())).with(whose(scope));
+) -> PgResult<Option<Output>> {
+    let ask = Ask::new(LAST_OUTPUT).with(Uuid(id.as_u128())).with(whose(scope));
     let rows = run_one(client, ask).await?;
     let output = |row: &Row| {
         Ok(Output {
@@ -167,7 +167,7 @@ pub(super) async fn read_outputs(
             stats: row.try_get(3)?,
         })
     };
-    rows.iter().map(output).collect()
+    rows.first().map(output).transpose()
 }
 
 const PROGRESS: &str = "
@@ -189,20 +189,30 @@ pub(super) async fn read_progress(
     rows.first().map(progress).transpose()
 }
 
-/// The attempts of a job: what its history tells, and the figures that handlers gave.
+/// Figures of attempts, as far as those before them leave room.
+const STATS: &str = "
+    SELECT attempt, stats
+    FROM (SELECT attempt, stats, sum(octet_length(stats)) OVER (ORDER BY attempt) AS bytes
+        FROM outputs WHERE id = $1 AND attempt > $2 AND stats IS NOT NULL) AS o
+    WHERE bytes - octet_length(stats) <= $3";
+
+/// Attempts of a job: what its history tells, and the figures that handlers gave.
 pub(super) async fn read_attempts(
     client: &ClientWrapper,
     scope: &Scope,
     id: JobId,
-) -> PgResult<Vec<Attempt>> {
-    let mut attempts = windlass_kernel::attempts(&read_events(client, scope, id).await?);
-    for output in read_outputs(client, scope, id).await? {
-        let attempt = attempts.iter_mut().find(|attempt| attempt.attempt == output.attempt);
-        if let (Some(attempt), Some(stats)) = (attempt, output.stats) {
-            attempt.stats = Payload::parse(&stats, usize::MAX).ok();
+    (after, limit): (u32, usize),
+) -> PgResult<AttemptsPage> {
+    let attempts = windlass_kernel::attempts(&read_events(client, scope, id).await?);
+    let mut stats: HashMap<u32, String> = HashMap::new();
+    if !attempts.is_empty() {
+        let ask = Ask::new(STATS).with(Uuid(id.as_u128()));
+        let ask = ask.with(i32::try_from(after).unwrap_or(i32::MAX));
+        for row in run_one(client, ask.with(AttemptsPage::BYTES_MAX as i64)).await? {
+            stats.insert(number_32(&row, 0)?, row.try_get(1)?);
         }
     }
-    Ok(attempts)
+    AttemptsPage::fill(attempts, after, limit, |attempt| Ok(stats.remove(&attempt)))
 }
 
 /// A dead letter as it stands.

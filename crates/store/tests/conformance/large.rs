@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use windlass_kernel::{
     JobId, State, TenantId, Timestamp,
-    ops::NewJob,
+    ops::{NewJob, Settle},
     rule::{Each, Rate},
 };
 use windlass_store::{ClaimMany, Granted, Reply, Write};
@@ -19,6 +19,7 @@ for_each_backend!(
     what_does_not_fit_uses_up_no_rate,
     large_jobs_with_keys_are_granted_in_parts,
     what_a_failure_said_counts_too,
+    attempts_come_in_parts,
 );
 
 /// Eight of these fit, and nine do not.
@@ -122,6 +123,33 @@ fn large_jobs_with_keys_are_granted_in_parts(backend: Backend) {
     got.extend(numbers(&rest));
     got.sort_unstable();
     assert_eq!(got, (1..=20).collect::<Vec<_>>());
+}
+
+fn attempts_come_in_parts(backend: Backend) {
+    let test = TestStore::new(backend);
+    let id = test.enqueue(1, NewJob { max_retries: 20, ..plain() });
+    let stats = large().payload;
+    for number in 1..=10 {
+        let epoch = claim(&test, number, 1).0[0].job.epoch;
+        let settle = Settle { stats: Some(stats.clone()), ..settle(id, epoch, failed_for_now()) };
+        test.op(settle).unwrap();
+        test.pass(Duration::from_secs(3600));
+    }
+    let (mut after, mut parts) = (0, Vec::new());
+    loop {
+        let page = test.wait(test.store.attempts(&Scope::Every, id, after, 1_000));
+        assert!(page.items.iter().all(|it| it.stats.as_ref() == Some(&stats)));
+        parts.push(page.items.iter().map(|it| it.attempt).collect::<Vec<_>>());
+        after = page.items.last().unwrap().attempt;
+        if !page.more {
+            break;
+        }
+    }
+    assert_eq!(parts, [vec![1, 2, 3, 4], vec![5, 6, 7, 8], vec![9, 10]]);
+    let few = test.wait(test.store.attempts(&Scope::Every, id, 2, 1));
+    assert_eq!((few.items[0].attempt, few.items.len(), few.more), (3, 1, true));
+    let last = test.wait(test.store.last_output(&Scope::Every, id)).unwrap();
+    assert_eq!((last.attempt, last.stats.as_deref()), (10, Some(stats.as_str())));
 }
 
 fn what_a_failure_said_counts_too(backend: Backend) {

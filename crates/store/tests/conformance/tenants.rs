@@ -102,10 +102,10 @@ fn seen(test: &TestStore, scope: &Scope, first: u128) -> Vec<(&'static str, usiz
     vec![
         ("job", test.wait(store.job(scope, failed)).iter().count()),
         ("payload", test.wait(store.payload(scope, failed)).iter().count()),
-        ("outputs", test.wait(store.outputs(scope, ended)).len()),
+        ("output", test.wait(store.last_output(scope, ended)).iter().count()),
         ("progress", test.wait(store.progress(scope, failed)).iter().count()),
         ("events", test.wait(store.events(scope, failed)).len().min(1)),
-        ("attempts", test.wait(store.attempts(scope, failed)).len()),
+        ("attempts", test.wait(store.attempts(scope, failed, 0, 10)).items.len()),
         ("letter", test.wait(store.letter(scope, letter)).iter().count()),
         ("approvals", test.wait(store.approvals(scope, letter)).len()),
         ("inbox_result", test.wait(store.inbox_result(scope, hit)).iter().count()),

@@ -19,6 +19,7 @@ mod jobs;
 mod json;
 mod kill;
 mod letters;
+mod many_queues;
 #[cfg(target_os = "linux")]
 mod memory;
 mod operations;

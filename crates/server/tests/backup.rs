@@ -278,3 +278,78 @@ fn asides(path: &Path) -> Vec<PathBuf> {
 fn asides_since(path: &Path, before: &[PathBuf]) -> Option<PathBuf> {
     asides(path).into_iter().find(|aside| !before.contains(aside))
 }
+
+/// The binary, with a mask that lets new files be read by everybody.
+#[cfg(unix)]
+fn unmasked(args: &[&str], store: &Path) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-ec", "umask 022; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_windlass")]);
+    shell.args(args).args(["--store", &format!("sqlite:{}", store.display())]);
+    shell
+}
+
+/// What a database holds is its owner's to read, whatever the process lets new files be: the database, what stands beside
+/// it while it is served, its backups, and what a restore keeps aside.
+#[cfg(unix)]
+#[test]
+fn every_file_is_its_owners_alone_under_a_mask_that_would_let_others_read() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (_folder, path) = place();
+    let at = path.parent().unwrap();
+    let modes = |wanted: &[&str]| {
+        let found: Vec<_> = fs::read_dir(at).unwrap().map(|it| it.unwrap()).collect();
+        for file in &found {
+            let mode = file.metadata().unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode, 0o600, "{:?} has mode {mode:o}", file.file_name());
+        }
+        let names: Vec<_> = found.iter().map(|it| it.file_name()).collect();
+        for name in wanted {
+            assert!(names.iter().any(|it| it == name), "{name} is not in {names:?}");
+        }
+    };
+    let issued = unmasked(&["token", "add", "ann", "--role", "admin"], &path).output().unwrap();
+    assert!(issued.status.success(), "{}", text(&issued.stderr));
+    modes(&["windlass.db"]);
+    let mut serving = unmasked(&["serve", "--listen", "127.0.0.1:0"], &path);
+    let mut serving = serving.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(serving.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    modes(&["windlass.db", "windlass.db-wal", "windlass.db-shm", "windlass.db-lock"]);
+    let copy = at.join("copy.db");
+    let name = copy.to_str().unwrap();
+    let copied = unmasked(&["backup", name], &path).output().unwrap();
+    assert!(copied.status.success(), "{}", text(&copied.stderr));
+    modes(&["copy.db"]);
+    // It is killed, and leaves everything where it is.
+    serving.kill().unwrap();
+    serving.wait().unwrap();
+    modes(&["windlass.db-wal"]);
+    let restored = unmasked(&["restore", name, "--force"], &path).output().unwrap();
+    assert!(restored.status.success(), "{}", text(&restored.stderr));
+    modes(&["windlass.db", "windlass.db-mark", "windlass.db.old-1"]);
+}
+
+/// Whoever hands you a backup can have put something into it, which would run with each write.
+#[test]
+fn a_trigger_that_is_not_ours_is_told_by_restore_and_by_the_doctor() {
+    let (_folder, path) = place();
+    enqueue(&open(&path), 1..4, 10);
+    let copy = path.with_file_name("copy.db");
+    let name = copy.to_str().unwrap();
+    json(&windlass(&["backup", name, "-o", "json"], &path));
+    let doctor = || windlass(&["doctor"], &path);
+    let whole = doctor();
+    assert_eq!(whole.status.code(), Some(0), "{}", text(&whole.stdout));
+    let trojan = "CREATE TRIGGER steal AFTER INSERT ON jobs BEGIN UPDATE meta SET value = 'x'; END";
+    let shell = windlass_store::rusqlite::Connection::open(&copy).unwrap();
+    shell.execute_batch(trojan).unwrap();
+    drop(shell);
+    let run = windlass(&["restore", name, "--force"], &path);
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    let said = text(&run.stderr);
+    assert!(said.contains("trigger steal on jobs") && said.contains("Look at it"), "{said}");
+    let told = doctor();
+    let said = text(&told.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(told.status.code(), Some(1), "{said}");
+    assert!(said.contains("what Windlass did not make: trigger steal on jobs"), "{said}");
+}

@@ -5,7 +5,7 @@
 #[allow(dead_code, reason = "each test uses some of it")]
 mod serving;
 
-use std::{fs, process::Command};
+use std::{fs, net::TcpListener, process::Command};
 
 use rustix::process::{Pid, test_kill_process};
 use serde_json::json;
@@ -56,6 +56,64 @@ fn a_program_runs_if_the_config_allows_it_and_is_gone_with_the_server() {
     server.stop();
     // What nobody waits for any more is reaped in a moment.
     until("the end of the programs", || family.iter().all(|pid| test_kill_process(*pid).is_err()));
+}
+
+/// All slots could be taken by jobs of one tenant that do not end. Some are left, so that another's job is done beside them.
+#[test]
+fn slow_jobs_of_one_tenant_leave_slots_to_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("sqlite:{}", folder.path().join("windlass.db").display());
+    let [greedy, modest] = ["greedy", "modest"].map(|tenant| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
+        command.args(["token", "add", "w", "--role", "worker", "--tenant", tenant]);
+        let issued = command.args(["--store", &store]).output().unwrap();
+        assert!(issued.status.success(), "{}", String::from_utf8_lossy(&issued.stderr));
+        let token = String::from_utf8(issued.stdout).unwrap();
+        format!("authorization: Bearer {}\r\n", token.trim())
+    });
+    // One that takes calls and never answers, and one that answers at once.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let receiver = Receiver::start(|_| 200);
+    let config = "[server]\ngrace_ms = 100\n\
+        [executors.http]\nallow = [\"127.0.0.1\"]\nconcurrency = 4\n\
+        [executors.command]\nenabled = true\nconcurrency = 4\n\
+        [executors.command.allow.nap]\nprogram = \"/bin/sleep\"\nargs = ['{seconds}']\n";
+    let server = Server::start(folder.path(), config);
+    let enqueue = |who: &str, job: serde_json::Value| -> String {
+        let (status, told) = server.call_with("POST", "/api/v1/jobs", who, Some(&job));
+        assert_eq!(status, 201, "{told}");
+        let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+        told["job"]["job_id"].as_str().unwrap().to_owned()
+    };
+    let call = |address: std::net::SocketAddr| {
+        let payload = json!({ "url": format!("http://{address}/"), "body": 1 });
+        json!({ "kind": "http", "payload": payload, "timeout_ms": 600_000 })
+    };
+    let nap = |seconds: &str| {
+        let payload = json!({ "command": "nap", "args": { "seconds": seconds } });
+        json!({ "kind": "command", "payload": payload, "timeout_ms": 600_000 })
+    };
+    for _ in 0..12 {
+        enqueue(&greedy, call(silent.local_addr().unwrap()));
+        enqueue(&greedy, nap("300"));
+    }
+    let running = |who: &str, kind: &str| {
+        let path = format!("/api/v1/jobs?state=running&kind={kind}");
+        let (_, told) = server.call_with("GET", &path, who, None);
+        let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+        told["items"].as_array().unwrap().len()
+    };
+    for kind in ["http", "command"] {
+        until("the greedy tenant", || running(&greedy, kind) == 3);
+    }
+    for job in [call(receiver.address), nap("0")] {
+        let id = enqueue(&modest, job);
+        until("the job of the modest tenant", || {
+            let (_, told) = server.call_with("GET", &format!("/api/v1/jobs/{id}"), &modest, None);
+            told.contains("\"state\":\"succeeded\"")
+        });
+    }
+    assert_eq!((running(&greedy, "http"), running(&greedy, "command")), (3, 3));
 }
 
 #[test]

@@ -51,7 +51,16 @@ fn the_doctor_reads_a_whole_store() {
     let run = windlass(&["doctor", "--deep", "--store", &store]);
     assert_eq!(run.status.code(), Some(0), "{}{}", text(&run.stdout), text(&run.stderr));
     assert!(text(&run.stdout).ends_with("Every rule holds.\n"), "{}", text(&run.stdout));
-    // What somebody changes by hand is found.
+    // Whatever somebody put there to run with each write is found, and so is what somebody changes by hand.
+    let trigger = "CREATE FUNCTION examined.steal() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'";
+    Cluster::shared().psql(trigger);
+    let trigger = "CREATE TRIGGER steal BEFORE INSERT ON examined.jobs FOR EACH ROW EXECUTE FUNCTION examined.steal()";
+    Cluster::shared().psql(trigger);
+    let run = windlass(&["doctor", "--store", &store]);
+    let said = text(&run.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(run.status.code(), Some(1), "{said}");
+    assert!(said.contains("what Windlass did not make: trigger steal on jobs"), "{said}");
+    Cluster::shared().psql("DROP TRIGGER steal ON examined.jobs");
     Cluster::shared().psql("INSERT INTO examined.feed SELECT 7, 7, 1, now()");
     let run = windlass(&["doctor", "--deep", "--store", &store]);
     assert_eq!(run.status.code(), Some(1), "{}", text(&run.stdout));

@@ -156,6 +156,9 @@ pub struct ClaimMany {
 impl ClaimMany {
     /// The most queues that one claim names, and the most kinds. A claim is looked at while other writes wait.
     pub const NAMES_MAX: usize = 1_000;
+    /// The most bytes of jobs that one claim is granted: their payloads, and what their last failures said. One job is
+    /// granted whatever its size. What does not fit is left as it is, and the claim is told to ask again.
+    pub const BYTES_MAX: usize = 8 * 1024 * 1024;
 
     /// Refuses what is wrong whatever is stored.
     pub fn check(&self) -> Result<(), Refusal> {
@@ -167,6 +170,52 @@ impl ClaimMany {
     pub(crate) fn wants(&self) -> Wants<'_> {
         let (tenant, kinds) = (self.tenant.as_ref(), self.kinds.iter().collect());
         Wants { tenant, except: &self.except, kinds }
+    }
+}
+
+/// How much a claim has been granted so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Filled {
+    jobs: usize,
+    bytes: usize,
+}
+
+impl Filled {
+    /// Adds a job with a payload of so many bytes, if it fits. The first one always does.
+    pub(crate) fn add(&mut self, job: &Job, payload_bytes: usize) -> bool {
+        let error = job.error.as_ref().map_or(0, |error| error.message.len());
+        let bytes = self.bytes.saturating_add(payload_bytes).saturating_add(error);
+        let fits = self.jobs == 0 || bytes <= ClaimMany::BYTES_MAX;
+        if fits {
+            *self = Self { jobs: self.jobs + 1, bytes };
+        }
+        fits
+    }
+}
+
+/// How many jobs are shared out to a claim. If those that it may have do not fit into one answer, fewer are shared out
+/// anew, so that everybody's turns and rates are as if it had asked for no more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) max: usize,
+    /// Is it fewer than the claim wants?
+    pub(crate) is_cut: bool,
+}
+
+impl Asked {
+    pub(crate) fn new(max: usize) -> Self {
+        Self { max, is_cut: false }
+    }
+
+    /// Of those that were shared out so many fit, and not all. It ends: from the second time on there are a quarter fewer.
+    pub(crate) fn cut(&mut self, fitting: usize) {
+        let most = if self.is_cut { self.max * 3 / 4 } else { self.max };
+        *self = Self { max: fitting.min(most).max(1), is_cut: true };
+    }
+
+    /// When the claim is to ask again: at once, if it was cut.
+    pub(crate) fn again_at(self, by_rules: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
+        if self.is_cut { Some(now) } else { by_rules }
     }
 }
 
@@ -222,7 +271,8 @@ pub enum Reply {
         /// Was the same claim granted something before? Then these are the jobs that it still holds of what it got, and it
         /// gets no others, however often it is sent.
         repeated: bool,
-        /// When to ask again at the latest, if a rule holds jobs back that time alone lets go.
+        /// When to ask again at the latest, if a rule holds jobs back that time alone lets go: at once, if there is more
+        /// than fits into one answer.
         again_at: Option<Timestamp>,
     },
     /// The session after its renewal, and what the worker has to know.

@@ -46,17 +46,17 @@ pub use error::{Error, Owner};
 pub use id_map::{IdMap, IdSet};
 pub use log::spec_digest;
 use read::{
-    Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter, LetterGroups,
-    ListeningWorker, OldestReady, Output, Page, Progress, Pruned, Scope, SessionView, Standing,
-    StoredFollowUp, Traces, Verified,
+    AttemptsPage, Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter,
+    LetterGroups, ListeningWorker, OldestReady, Output, Page, Progress, Pruned, Scope, SessionView,
+    Standing, StoredFollowUp, Traces, Verified,
 };
 pub use rules::RuleChange;
 pub use rusqlite;
 pub use steady::{ClockStanding, JUMP_MAX, Ticks, uptime};
 pub use survey::{Step, Survey};
 use windlass_kernel::{
-    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, LetterState, MarkName,
-    Retention, Rule, Schedule, ScheduleName, TaskId, TenantId, Token, TokenId, WorkerId,
+    About, Approval, DeadLetter, DlqId, Event, Job, JobId, LetterState, MarkName, Retention, Rule,
+    Schedule, ScheduleName, TaskId, TenantId, Token, TokenId, WorkerId,
 };
 
 /// A future that a store gives back.
@@ -105,8 +105,8 @@ pub trait Store: Send + Sync {
     /// The payload of a job, byte for byte.
     fn payload(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<String>>;
 
-    /// What handlers gave back, by attempt.
-    fn outputs(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Output>>;
+    /// What the handler of the last attempt gave back that gave back anything.
+    fn last_output(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Output>>;
 
     /// How far the handler of a job said it had come, if it did: the last report that counted.
     fn progress(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Progress>>;
@@ -140,8 +140,14 @@ pub trait Store: Send + Sync {
     /// Makes the chain of hashes of a job's history anew and says whether it is the one that was kept.
     fn verify(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Verified>>;
 
-    /// The attempts of a job, in order.
-    fn attempts(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Attempt>>;
+    /// The attempts of a job after this one, in order: at most so many, and no more than a part of them holds.
+    fn attempts(
+        &self,
+        scope: &Scope,
+        id: JobId,
+        after: u32,
+        limit: usize,
+    ) -> StoreFuture<'_, AttemptsPage>;
 
     /// A dead letter as it stands.
     fn letter(&self, scope: &Scope, id: DlqId) -> StoreFuture<'_, Option<DeadLetter>>;
@@ -167,7 +173,7 @@ pub trait Store: Send + Sync {
     /// Workers that are there, and what they listen to, whether they hold anything or not.
     fn listening(&self, scope: &Scope) -> StoreFuture<'_, Vec<ListeningWorker>>;
 
-    /// For each queue the job that waits longest.
+    /// For each queue of each tenant the job that waits longest, by tenant and queue.
     fn oldest_ready(&self, scope: &Scope) -> StoreFuture<'_, Vec<OldestReady>>;
 
     /// Events after a number that the scope may see, in the order of the store, so many at the most, and

@@ -10,9 +10,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use windlass_kernel::{
-    DeadLetter, Digest, DlqId, Epoch, Event, FollowUp, Job, JobId, Kind, LetterState, LimitKey,
-    Queue, Rule, RuleName, ScheduleName, State, Tag, TenantId, Timestamp, TraceId, WorkerId,
-    admit::Blocked, timer::Alarm,
+    Attempt, DeadLetter, Digest, DlqId, Epoch, Event, FollowUp, Job, JobId, Kind, LetterState,
+    LimitKey, Payload, Queue, Rule, RuleName, ScheduleName, State, Tag, TenantId, Timestamp,
+    TraceId, WorkerId, admit::Blocked, timer::Alarm,
 };
 
 use crate::log;
@@ -463,6 +463,46 @@ pub struct EventsPage {
     pub more: bool,
 }
 
+/// A part of the attempts of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttemptsPage {
+    /// The attempts, in order.
+    pub items: Vec<Attempt>,
+    /// Are there more after them?
+    pub more: bool,
+}
+
+impl AttemptsPage {
+    /// The most bytes of figures and messages in one part. One attempt is there at any size.
+    pub const BYTES_MAX: usize = 4 * 1024 * 1024;
+
+    /// As many of these attempts as a part holds, from this number on, and the figures of each.
+    pub(crate) fn fill<E>(
+        attempts: Vec<Attempt>,
+        after: u32,
+        limit: usize,
+        mut stats: impl FnMut(u32) -> Result<Option<String>, E>,
+    ) -> Result<Self, E> {
+        let (mut page, mut bytes) = (Self { items: Vec::new(), more: false }, 0);
+        for mut attempt in attempts.into_iter().filter(|attempt| attempt.attempt > after) {
+            page.more = page.items.len() >= limit.max(1);
+            if page.more {
+                break;
+            }
+            let message = attempt.failure.as_ref().map_or(0, |failure| failure.message.len());
+            let stats = stats(attempt.attempt)?;
+            bytes += message + stats.as_ref().map_or(0, String::len);
+            page.more = bytes > Self::BYTES_MAX && !page.items.is_empty();
+            if page.more {
+                break;
+            }
+            attempt.stats = stats.and_then(|stats| Payload::parse(&stats, usize::MAX).ok());
+            page.items.push(attempt);
+        }
+        Ok(page)
+    }
+}
+
 /// An event, and where it stands in the feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacedEvent {
@@ -472,9 +512,11 @@ pub struct PlacedEvent {
     pub feed_number: u64,
 }
 
-/// The job of a queue that has been ready for longest.
+/// The job of a queue that has been ready for longest, of those of one tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OldestReady {
+    /// Whose job it is.
+    pub tenant: TenantId,
     /// The queue.
     pub queue: Queue,
     /// Since when.

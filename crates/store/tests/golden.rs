@@ -354,7 +354,7 @@ fn check_read(test: &TestStore, version: u32, left_in: impl Fn(State) -> State) 
         |number| test.wait(test.store.payload(&Scope::Every, JobId::from_u128(number))).unwrap();
     assert_eq!(payload(1), "{\"big\": 3544790567247868102,  \"spaced\": true}");
     assert_eq!(payload(3).len(), 1002);
-    let output = test.wait(test.store.outputs(&Scope::Every, JobId::from_u128(4))).remove(0);
+    let output = test.wait(test.store.last_output(&Scope::Every, JobId::from_u128(4))).unwrap();
     assert_eq!(output.result.as_deref(), Some("{ \"sent\": 1 }"));
     assert_eq!(output.stats.as_deref(), Some("{ \"ms\": 12 }"));
     let said = test.wait(test.store.progress(&Scope::Every, JobId::from_u128(3)));

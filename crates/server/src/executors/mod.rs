@@ -74,9 +74,10 @@ impl BuiltIn {
     }
 }
 
-/// How many slots of an executor one tenant may have: three of four, so that slow jobs of one do not hold up all others.
+/// How many slots of an executor one tenant may have: three of four, so that slow jobs of one do not hold up all others. Of
+/// two or more, one is always left to others.
 fn share(concurrency: usize) -> usize {
-    concurrency - concurrency / 4
+    (concurrency * 3 / 4).max(1)
 }
 
 /// Shuts a worker down when the server stops. One that ends before that is told of.
@@ -100,4 +101,14 @@ pub(crate) fn look_after(
 /// Ready when the server is to stop.
 pub(crate) async fn stopped(stopping: &mut watch::Receiver<bool>) {
     let _ = stopping.wait_for(|stopping| *stopping).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_slots_or_more_one_is_left_to_others() {
+        assert_eq!([1, 2, 3, 4, 16].map(share), [1, 1, 2, 3, 12]);
+    }
 }

@@ -14,7 +14,7 @@ use windlass::{BoxFuture, Engine, Health};
 use windlass_kernel::{MarkName, State, TenantId, Timestamp};
 use windlass_store::{
     ClockStanding, Error, JUMP_MAX, Write,
-    read::{FeedEvent, OldestReady, Scope},
+    read::{FeedEvent, Scope},
 };
 
 use super::{
@@ -22,6 +22,7 @@ use super::{
     counts::Counts,
     document::List,
     figures::Figures,
+    late_queues::queue_age,
     problem::Problem,
     route::{Answer, Call},
     totals::Skip,
@@ -91,18 +92,12 @@ pub(crate) struct Alert {
 pub(crate) type Tell = Box<dyn Fn(bool, Alert) -> BoxFuture<()> + Send + Sync>;
 
 /// The alerts that hold now.
-///
-/// There are at most [`WORST_MAX`] of one sort over all tenants, and one more that counts the rest: queues are made by
-/// naming them, so their number is the caller's to choose.
 #[derive(Default)]
 pub(crate) struct Alerts {
     /// Replaced as a whole: whoever answers a call takes the lock for no longer than a copy of the pointer takes.
     now: Mutex<Arc<Vec<Alert>>>,
     tell: OnceLock<Tell>,
 }
-
-/// The most alerts of one sort about the queues of one tenant.
-const WORST_MAX: usize = 20;
 
 /// What an alert is about: its sort, its tenant and its queue.
 type Key = (&'static str, Option<String>, Option<String>);
@@ -382,37 +377,8 @@ async fn ask(
             )
         });
     }
-    queue_age(&counted.oldest, thresholds.queue_age, engine.now(), found);
+    found.extend(queue_age(&counted.oldest, thresholds.queue_age, engine.now()));
     Ok(())
-}
-
-/// The queues whose jobs have been ready for longest, and how many more there are.
-fn queue_age(oldest: &[OldestReady], threshold: Duration, now: Timestamp, found: &mut Vec<Alert>) {
-    const REMEDY: &str =
-        "GET /api/v1/jobs/{id}/why says what a job waits for: a worker, a limit, a pause.";
-    let mut late: Vec<(Duration, &OldestReady)> =
-        oldest.iter().map(|it| (now.since(it.since), it)).collect();
-    late.retain(|(age, _)| *age > threshold);
-    // Of equal ones always the same: an alert that comes and goes would be told each time.
-    late.sort_unstable_by(|(a, one), (b, other)| {
-        b.cmp(a).then_with(|| one.queue.cmp(&other.queue))
-    });
-    let more = late.len().saturating_sub(WORST_MAX);
-    for (age, OldestReady { queue, .. }) in late.into_iter().take(WORST_MAX) {
-        let summary = format!("a job of queue {queue} has been ready for {} s", age.as_secs());
-        found.push(Alert {
-            queue: Some(queue.to_string()),
-            remedy: REMEDY,
-            ..alert("queue_age", age.as_secs_f64(), threshold.as_secs_f64(), summary)
-        });
-    }
-    if more > 0 {
-        let summary = format!("{more} more queues have jobs that have been ready for too long");
-        found.push(Alert {
-            remedy: "GET /api/v1/queues shows since when the oldest job of each queue has been ready.",
-            ..alert("queue_age", more as f64, 0.0, summary)
-        });
-    }
 }
 
 /// Events that the first look reads again, for those of the minute before it.
@@ -477,7 +443,7 @@ fn note(told: &FeedEvent, figures: &Figures, seen: &mut Seen, now: Instant) {
 /// More slots of one note than this say nothing new, and would only take memory.
 const SLOTS_COUNTED_MAX: u64 = 1_000;
 
-fn alert(name: &'static str, value: f64, threshold: f64, summary: String) -> Alert {
+pub(crate) fn alert(name: &'static str, value: f64, threshold: f64, summary: String) -> Alert {
     Alert {
         name,
         severity: "P2",
@@ -493,62 +459,33 @@ fn alert(name: &'static str, value: f64, threshold: f64, summary: String) -> Ale
 
 /// `GET /api/v1/alerts`
 pub(crate) async fn list(call: Call) -> Result<Answer, Problem> {
-    Ok(Answer::ok(&List { items: seen_by(&call).await, next: None }))
+    Ok(Answer::ok(&List { items: seen_by(&call), next: None }))
 }
 
-/// Those that the caller may see. A tenant sees its own, and what is about the whole store is for those who look after
-/// it. Tenants share the names of queues: one whose own jobs have waited too long sees how long those have.
-pub(crate) async fn seen_by(call: &Call) -> Vec<Alert> {
+/// Those that the caller may see: a tenant its own, and whoever looks after the whole server all of them.
+pub(crate) fn seen_by(call: &Call) -> Vec<Alert> {
     let all = call.app.alerts.now();
     let Some(own) = call.scope().tenant().filter(|_| !call.sees_the_whole()) else {
         return all.to_vec();
     };
     let is_mine = |alert: &&Alert| alert.tenant.as_deref() == Some(own.as_str());
-    let mut seen: Vec<Alert> = all.iter().filter(is_mine).cloned().collect();
-    let Some(shared) = all.iter().find(|it| it.name == "queue_age" && it.queue.is_some()) else {
-        return seen;
-    };
-    let threshold = Duration::from_secs_f64(shared.threshold);
-    let Ok(counted) = call.app.counts.read(call.engine(), call.scope()).await else { return seen };
-    let mut late = Vec::new();
-    queue_age(&counted.oldest, threshold, call.engine().now(), &mut late);
-    let since = shared.since;
-    seen.extend(late.into_iter().map(|it| Alert { tenant: Some(own.to_string()), since, ..it }));
-    seen
+    all.iter().filter(is_mine).cloned().collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use windlass_kernel::Queue;
-
     use super::*;
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_micros(seconds * 1_000_000)
     }
 
-    fn oldest(count: i64) -> Vec<OldestReady> {
-        let ready = |number| OldestReady {
-            queue: Queue::new(format!("q{number:05}")).unwrap(),
-            since: at(1_000 + number),
+    fn found(count: u32) -> Vec<Alert> {
+        let about = |number| Alert {
+            queue: Some(format!("q{number:05}")),
+            ..alert("queue_age", 1.0, 0.0, String::new())
         };
-        (0..count).map(ready).collect()
-    }
-
-    fn found(count: i64) -> Vec<Alert> {
-        let mut found = Vec::new();
-        queue_age(&oldest(count), Duration::from_secs(10), at(100_000), &mut found);
-        found
-    }
-
-    #[test]
-    fn however_many_queues_wait_the_worst_are_named_and_the_rest_is_counted() {
-        assert_eq!(found(20).len(), 20);
-        let many = found(30_000);
-        assert_eq!(many.len(), WORST_MAX + 1);
-        assert_eq!(many[0].queue.as_deref(), Some("q00000"), "the longest first");
-        let rest = many.last().unwrap();
-        assert_eq!((rest.queue.as_deref(), rest.value), (None, 29_980.0));
+        (0..count).map(about).collect()
     }
 
     #[test]

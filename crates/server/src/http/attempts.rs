@@ -60,13 +60,10 @@ pub(crate) async fn attempts(call: Call) -> Result<Answer, Problem> {
     let after: u32 = call.query.get("cursor")?.unwrap_or(0);
     let limit = call.query.number("limit", 1_000)?.unwrap_or(1_000);
     let limit = usize::try_from(limit.max(1)).expect("it is bounded");
-    let mut attempts = call.engine().store().attempts(call.scope(), id).await?;
-    attempts.retain(|attempt| attempt.attempt > after);
-    let more = attempts.len() > limit;
-    attempts.truncate(limit);
-    let next = attempts.last().filter(|_| more).map(|last| last.attempt.to_string());
+    let page = call.engine().store().attempts(call.scope(), id, after, limit).await?;
+    let next = page.items.last().filter(|_| page.more).map(|last| last.attempt.to_string());
     let mut hands = read_hands(&call, &job).await?;
-    let items = attempts.into_iter().map(|attempt| {
+    let items = page.items.into_iter().map(|attempt| {
         let Hands { first, last, ended_by } = hands.remove(&attempt.attempt).unwrap_or_default();
         AttemptDocument {
             attempt: attempt.attempt,

@@ -41,7 +41,7 @@ pub(crate) struct ClaimBody {
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     kinds: Vec<Kind>,
-    /// How many it wants at the most; 1, if nothing is said, and never more than 1,000.
+    /// How many it wants at the most; 1, if nothing is said, and never more than 1,000, nor than have 8 MiB of payloads.
     max: Option<usize>,
     /// How long the leases last; 30,000, if nothing is said.
     #[serde(rename = "lease_ms", with = "duration_ms_option", default)]
@@ -69,7 +69,8 @@ pub(crate) struct ClaimBody {
 pub(crate) struct Leases {
     /// None, if there was nothing.
     leases: Vec<LeaseDocument>,
-    /// When to ask again at the latest, if a rule holds jobs back that time alone lets go.
+    /// When to ask again at the latest, if a rule holds jobs back that time alone lets go; at once, if there is more than
+    /// fits into one answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     again_at: Option<Timestamp>,
@@ -157,7 +158,8 @@ pub(crate) async fn claim(mut call: Call) -> Result<Answer, Problem> {
             // Whoever has said goodbye wants nothing more.
             () = &mut left => {
                 room.notify_one();
-                return Ok(Answer::ok(&Leases { leases: Vec::new(), again_at: None }));
+                let (leases, again_at) = (Vec::new(), None);
+                return Ok(Answer::ok(&Leases { leases, again_at, repeated: None }));
             }
             _ = stopping.wait_for(|stopping| *stopping) => {
                 let (leases, again_at) = (Vec::new(), None);

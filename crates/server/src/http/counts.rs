@@ -33,7 +33,7 @@ const KEPT_MAX: usize = 1_000;
 #[derive(Clone, Debug)]
 pub(crate) struct Counted {
     pub(crate) rows: Arc<Vec<(String, String, u64)>>,
-    /// For each queue since when the job has been ready that waits longest.
+    /// For each queue of each tenant since when the job has been ready that waits longest.
     pub(crate) oldest: Arc<Vec<OldestReady>>,
     pub(crate) at: Timestamp,
 }

@@ -115,10 +115,15 @@ pub(crate) async fn traces_of(call: &Call, events: &[FeedEvent]) -> Result<Trace
     call.engine().store().traces(call.scope(), ids).await
 }
 
-/// May the caller read it? What is told of tokens is for those who may read the audit.
+/// May the caller read what is told of tokens? It is for those who may read the audit.
+fn tells_tokens(call: &Call) -> bool {
+    Access::Admin.roles().contains(&call.caller.role)
+}
+
+/// May the caller read it?
 fn is_open(call: &Call, told: &FeedEvent) -> bool {
     let is_of_token = || told.event().is_none() && told.line.contains(r#""about":"token""#);
-    Access::Admin.roles().contains(&call.caller.role) || !is_of_token()
+    tells_tokens(call) || !is_of_token()
 }
 
 /// An event of the feed in the words of a contract, if it sees anything, or in our own. A contract needs the job's spec.
@@ -275,8 +280,8 @@ async fn shared_page(
         let frame = |(number, item)| Bytes::from(format!("id: {number}\ndata: {item}\n\n"));
         Ok(Page { frames: items.into_iter().map(frame).collect(), upto })
     };
-    let tenant = call.scope().tenant().cloned();
-    let key = Key { tenant, contract: contract.map(|it| it.name), after, tail };
+    let (tenant, tells_tokens) = (call.scope().tenant().cloned(), tells_tokens(call));
+    let key = Key { tenant, tells_tokens, contract: contract.map(|it| it.name), after, tail };
     call.app.pages.get(key, read).await
 }
 

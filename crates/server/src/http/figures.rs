@@ -1,6 +1,6 @@
 //! Figures of this process, as Prometheus reads them.
 
-use std::{sync::atomic::AtomicU64, time::Duration};
+use std::{collections::BTreeMap, sync::atomic::AtomicU64, time::Duration};
 
 use axum::http::StatusCode;
 use prometheus_client::{
@@ -14,7 +14,11 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 use windlass::Engine;
-use windlass_store::{Error, read::Scope};
+use windlass_kernel::{Queue, Timestamp};
+use windlass_store::{
+    Error,
+    read::{OldestReady, Scope},
+};
 
 use super::{counts::Counts, queues::is_worker_of, route::Route, totals::Totals};
 use crate::traces::SpanCounts;
@@ -181,11 +185,15 @@ impl StoreFigures {
         for (queue, state, count) in counted.rows.iter().cloned() {
             self.jobs.get_or_create(&JobLabels { queue, state }).inc_by(number(count));
         }
-        for oldest in counted.oldest.iter() {
-            let age = engine.now().since(oldest.since).as_secs_f64();
-            self.oldest_ready
-                .get_or_create(&QueueLabels { queue: oldest.queue.to_string() })
-                .set(age);
+        // Tenants share the names of queues.
+        let mut oldest: BTreeMap<&Queue, Timestamp> = BTreeMap::new();
+        for OldestReady { queue, since, .. } in counted.oldest.iter() {
+            let known = oldest.entry(queue).or_insert(*since);
+            *known = (*known).min(*since);
+        }
+        for (queue, since) in oldest {
+            let age = engine.now().since(since).as_secs_f64();
+            self.oldest_ready.get_or_create(&QueueLabels { queue: queue.to_string() }).set(age);
         }
         let mut sessions = store.sessions().await?;
         sessions.retain(|session| is_worker_of(scope, &session.worker));

@@ -473,7 +473,7 @@ pub(crate) async fn show(call: Call) -> Result<Answer, Problem> {
         return Ok(Answer::ok(&contract::job(contract, &job, payload)));
     }
     let store = call.engine().store();
-    let output = store.outputs(call.scope(), id).await?.pop();
+    let output = store.last_output(call.scope(), id).await?;
     let progress = store.progress(call.scope(), id).await?;
     let document = JobDocument {
         payload: payload.and_then(raw),

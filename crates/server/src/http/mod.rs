@@ -26,6 +26,7 @@ mod figures;
 mod heavy;
 mod internal;
 mod jobs;
+mod late_queues;
 mod leases;
 mod letters;
 mod limits;

@@ -102,7 +102,7 @@ pub(crate) async fn show(call: Call) -> Result<Answer, Problem> {
         queues_left_out,
         workers: queues::page_of_workers(workers.into_iter(), WORKERS_MAX).items,
         totals: (is_whole && call.app.is_serving()).then(|| call.engine().tally().into()),
-        alerts: alerts::seen_by(&call).await,
+        alerts: alerts::seen_by(&call),
         alerts_known: call.app.is_serving(),
     }))
 }

@@ -17,6 +17,8 @@ use windlass_kernel::TenantId;
 pub(crate) struct Key {
     /// Whose events; those of every tenant, if none is named.
     pub(crate) tenant: Option<TenantId>,
+    /// With what is told of tokens, which is not for everybody.
+    pub(crate) tells_tokens: bool,
     /// In the words of this contract.
     pub(crate) contract: Option<&'static str>,
     /// After this event.
@@ -75,7 +77,7 @@ mod tests {
     use super::*;
 
     fn key(after: u64, tail: u64) -> Key {
-        Key { tenant: None, contract: None, after, tail }
+        Key { tenant: None, tells_tokens: false, contract: None, after, tail }
     }
 
     #[tokio::test]

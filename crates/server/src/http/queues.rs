@@ -122,7 +122,8 @@ pub(crate) async fn read(
     }
     for oldest in counted.oldest.iter() {
         if let Some(queue) = queues.get_mut(oldest.queue.as_str()) {
-            queue.oldest_ready_at = Some(oldest.since);
+            let known = queue.oldest_ready_at.get_or_insert(oldest.since);
+            *known = oldest.since.min(*known);
         }
     }
     Ok((queues, counted.at))

@@ -1,7 +1,7 @@
 //! Tokens: they are shown once, kept as digests, and revoked at once.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     sync::Mutex,
     time::{Duration, Instant},
 };
@@ -60,11 +60,14 @@ fn parse(text: &str) -> Option<(TokenId, &str)> {
     Some((format!("tok_{digits}").parse().ok()?, secret))
 }
 
-/// Tokens that were asked for lately.
+/// Tokens that let somebody in lately.
+///
+/// Always true here: what is remembered only lets in. Nobody is refused by memory: another node may have issued the token
+/// a moment ago, so the store is asked. Anybody can make up tokens, so it is asked for so many a second and no more.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     tokens: Mutex<HashMap<TokenId, (Token, Instant)>>,
-    unknown: Mutex<Unknown>,
+    look_ups: Mutex<LookUps>,
 }
 
 impl Known {
@@ -73,29 +76,49 @@ impl Known {
     /// The most tokens that are remembered.
     const KNOWN_MAX: usize = 10_000;
 
-    async fn get(&self, engine: &Engine, id: TokenId) -> Result<Option<Token>, Problem> {
+    /// Who calls with this token.
+    pub(crate) async fn caller(&self, engine: &Engine, text: &str) -> Result<Caller, Problem> {
+        let (id, secret) = parse(text).unzip();
+        let given = digest(secret.unwrap_or(text));
+        let lets_in =
+            |token: &Token| bool::from(given.ct_eq(&token.digest)) && token.is_live(engine.now());
+        let token = match id {
+            Some(id) => self.find(engine, id, lets_in).await?,
+            None => None,
+        };
+        // Whether there is such a token or not, the same is computed and compared.
+        let expected = token.as_ref().map_or([0; 32], |token| token.digest);
+        let is_right = bool::from(given.ct_eq(&expected));
+        let token = token.filter(|token| is_right && token.is_live(engine.now()));
+        let refused = || Problem::unauthorized("the token is unknown, expired or revoked");
+        let token = token.ok_or_else(refused)?;
+        Ok(Caller {
+            principal: token.principal,
+            scope: token.tenant.map_or(Scope::Every, Scope::Of),
+            role: token.role,
+            has_token: true,
+        })
+    }
+
+    /// The token of this id: as it is remembered, if it lets the caller in, and else as the store has it.
+    async fn find(
+        &self,
+        engine: &Engine,
+        id: TokenId,
+        lets_in: impl Fn(&Token) -> bool,
+    ) -> Result<Option<Token>, Problem> {
         let now = Instant::now();
         let known = self.tokens().get(&id).cloned();
-        match known {
+        match known.filter(|(token, _)| lets_in(token)) {
             Some((token, at)) if now.duration_since(at) < Self::FRESH => return Ok(Some(token)),
-            // It was somebody's a moment ago: it is looked up again, however many others are not.
+            // It let somebody in a moment ago: it is looked up again, however many others are not.
             Some(_) => {}
-            None => match self.unknown().look_up(id, now) {
-                LookUp::Yes => {}
-                LookUp::Nobodys => return Ok(None),
-                LookUp::TooMany => {
-                    let detail = "too many calls bring tokens that nobody has";
-                    return Err(Problem { retry_after: Some(1), ..Problem::overloaded(detail) });
-                }
-            },
+            None => self.look_ups.lock().expect("nobody panics with it").take(now)?,
         }
         let token = engine.store().token(id).await?;
         match &token {
-            Some(token) => self.remember(id, token, now),
-            None => {
-                self.forget(id);
-                self.unknown().young.insert(id);
-            }
+            Some(token) if token.is_live(engine.now()) => self.remember(id, token, now),
+            _ => self.forget(id),
         }
         Ok(token)
     }
@@ -117,79 +140,35 @@ impl Known {
     fn tokens(&self) -> std::sync::MutexGuard<'_, HashMap<TokenId, (Token, Instant)>> {
         self.tokens.lock().expect("nobody panics with it")
     }
-
-    fn unknown(&self) -> std::sync::MutexGuard<'_, Unknown> {
-        self.unknown.lock().expect("nobody panics with it")
-    }
-
-    /// Who calls with this token.
-    pub(crate) async fn caller(&self, engine: &Engine, text: &str) -> Result<Caller, Problem> {
-        let refused = || Problem::unauthorized("the token is unknown, expired or revoked");
-        let parsed = parse(text);
-        let token = match parsed {
-            Some((id, _)) => self.get(engine, id).await?,
-            None => None,
-        };
-        // Whether there is such a token or not, the same is computed and compared.
-        let given = digest(parsed.map_or(text, |(_, secret)| secret));
-        let expected = token.as_ref().map_or([0; 32], |token| token.digest);
-        let is_right = bool::from(given.ct_eq(&expected));
-        let token =
-            token.filter(|token| is_right && token.is_live(engine.now())).ok_or_else(refused)?;
-        Ok(Caller {
-            principal: token.principal,
-            scope: token.tenant.map_or(Scope::Every, Scope::Of),
-            role: token.role,
-            has_token: true,
-        })
-    }
 }
 
-/// Ids that are nobody's, as of a moment ago, and how many more may be looked up. Anybody can make up ids, and each
-/// costs the store a look.
+/// How many tokens that are not known may be looked up, as of when.
 #[derive(Debug)]
-struct Unknown {
-    /// Two generations: the older is dropped when the younger is full or a moment old.
-    young: HashSet<TokenId>,
-    old: HashSet<TokenId>,
-    since: Instant,
-    /// How many looks are left, as of when.
-    left: (f64, Instant),
+struct LookUps {
+    left: f64,
+    at: Instant,
 }
 
-/// What to do about an id that is not known.
-#[derive(Debug, PartialEq, Eq)]
-enum LookUp {
-    Yes,
-    Nobodys,
-    TooMany,
-}
-
-impl Default for Unknown {
+impl Default for LookUps {
     fn default() -> Self {
-        let now = Instant::now();
-        let left = (Self::PER_SECOND, now);
-        Self { young: HashSet::new(), old: HashSet::new(), since: now, left }
+        Self { left: Self::PER_SECOND, at: Instant::now() }
     }
 }
 
-impl Unknown {
-    /// How many ids that are not known are looked up in a second.
+impl LookUps {
+    /// How many are looked up in a second, for all callers together.
     const PER_SECOND: f64 = 1_000.0;
 
-    fn look_up(&mut self, id: TokenId, now: Instant) -> LookUp {
-        if now.duration_since(self.since) >= Known::FRESH || self.young.len() >= Known::KNOWN_MAX {
-            self.old = std::mem::take(&mut self.young);
-            self.since = now;
+    /// Takes one, or says when to come back.
+    fn take(&mut self, now: Instant) -> Result<(), Problem> {
+        let since = now.saturating_duration_since(self.at).as_secs_f64();
+        let left = (self.left + since * Self::PER_SECOND).min(Self::PER_SECOND);
+        *self = Self { left: if left < 1.0 { left } else { left - 1.0 }, at: now.max(self.at) };
+        if left < 1.0 {
+            let detail = "too many calls bring tokens that have to be looked up";
+            return Err(Problem { retry_after: Some(1), ..Problem::overloaded(detail) });
         }
-        if self.young.contains(&id) || self.old.contains(&id) {
-            return LookUp::Nobodys;
-        }
-        let (left, at) = self.left;
-        let left = left + now.duration_since(at).as_secs_f64() * Self::PER_SECOND;
-        let left = left.min(Self::PER_SECOND);
-        self.left = ((left - 1.0).max(0.0), now);
-        if left < 1.0 { LookUp::TooMany } else { LookUp::Yes }
+        Ok(())
     }
 }
 
@@ -381,26 +360,15 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_nobody_has_cost_a_bounded_number_of_looks_and_little_memory() {
-        let (mut unknown, now) = (Unknown::default(), Instant::now());
-        let (mut looks, mut refused) = (0, 0);
-        for number in 0..100_000 {
-            match unknown.look_up(TokenId::from_u128(number), now) {
-                LookUp::Yes => {
-                    looks += 1;
-                    unknown.young.insert(TokenId::from_u128(number));
-                }
-                LookUp::TooMany => refused += 1,
-                LookUp::Nobodys => panic!("each is new"),
-            }
-        }
-        assert_eq!((looks, refused), (1_000, 99_000));
-        assert_eq!(unknown.look_up(TokenId::from_u128(5), now), LookUp::Nobodys);
-        // It may have become somebody's since.
-        let later = now + Known::FRESH * 2;
-        unknown.look_up(TokenId::from_u128(6), now + Known::FRESH);
-        assert_eq!(unknown.look_up(TokenId::from_u128(5), later), LookUp::Yes);
-        assert!(unknown.young.len() + unknown.old.len() <= 2 * Known::KNOWN_MAX);
+    fn tokens_that_nobody_has_cost_a_bounded_number_of_look_ups() {
+        let (mut look_ups, now) = (LookUps::default(), Instant::now());
+        let mut taken = |at| (0..100_000).filter(|_| look_ups.take(at).is_ok()).count();
+        assert_eq!(taken(now), 1_000);
+        assert_eq!(taken(now), 0);
+        assert_eq!(taken(now + Duration::from_millis(100)), 100);
+        assert_eq!(taken(now + Duration::from_secs(3600)), 1_000, "it saves no more than a second");
+        let refused = look_ups.take(now).unwrap_err();
+        assert_eq!((refused.code, refused.retry_after), ("OVERLOADED", Some(1)));
     }
 
     #[test]

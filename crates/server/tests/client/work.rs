@@ -106,7 +106,7 @@ async fn a_failure_is_tried_again_and_in_the_end_a_dead_letter(store: Store) {
     let request = |at: u32| JobRequest::of("flaky", &at).backoff(soon, soon).max_retries(2);
     let made = engine.enqueue(request(2)).await.unwrap();
     assert_eq!(engine.wait(made.id).await.unwrap().result::<u32>().unwrap(), 2);
-    let attempts = engine.store().attempts(&Scope::Every, made.id).await.unwrap();
+    let attempts = engine.store().attempts(&Scope::Every, made.id, 0, 10).await.unwrap().items;
     let codes: Vec<_> =
         attempts.iter().map(|it| it.failure.as_ref().map(|it| it.code.as_str())).collect();
     assert_eq!(codes, [Some("HANDLER_PANICKED"), Some("MAIL_DOWN"), None]);

@@ -2,15 +2,20 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use windlass_testkit::postgres::{Cluster, Options, Stop};
 
 use crate::{
+    client::{client, send},
     on_both_stores,
     server::{Server, Store, block_on},
 };
 
-on_both_stores!(alerts_fire_and_clear, slots_that_were_missed_are_told);
+on_both_stores!(
+    alerts_fire_and_clear,
+    slots_that_were_missed_are_told,
+    one_tenants_queues_do_not_push_out_the_alerts_of_another,
+);
 
 const CONFIG: &str = "
 [alerts]
@@ -153,4 +158,59 @@ async fn alerts_fire_and_clear(store: Store) {
         r#"{"worker_id": "w", "queues": ["churn"], "max": 4, "lease_ms": 200, "start": true}"#;
     server.post("/api/v1/claims", claim).await.ok();
     until(&server, "lease_churn", true).await;
+}
+
+/// How many queues the greedy tenant has.
+const GREEDY: usize = 2_000;
+
+async fn one_tenants_queues_do_not_push_out_the_alerts_of_another(store: Store) {
+    let [greedy, modest] = ["greedy", "modest"].map(|tenant| store.token("w", "worker", tenant));
+    let all = store.token("root", "viewer", "*");
+    let config = "[alerts]\nlook_every_ms = 100\nqueue_age_ms = 1000\n";
+    let server = Server::start_guarded_with(&store, config);
+    let enqueue = async |token: &str, jobs: Vec<Value>| {
+        let request = client().post(server.url("/api/v1/jobs/batch")).bearer_auth(token);
+        let body = json!({ "jobs": jobs }).to_string();
+        let request = request.header("content-type", "application/json").body(body);
+        send(request).await.expect("it answers").ok();
+    };
+    for first in (0..GREEDY).step_by(1_000) {
+        let name = |number| json!({ "queue": format!("greedy-{number:05}") });
+        enqueue(&greedy, (first..first + 1_000).map(name).collect()).await;
+    }
+    // Of all that wait it has waited the least, in a queue that the other tenant uses too.
+    enqueue(&modest, vec![json!({ "queue": "greedy-00000" })]).await;
+    let alerts = async |token: &str| -> Vec<Value> {
+        let request = client().get(server.url("/api/v1/alerts")).bearer_auth(token);
+        let list = send(request).await.expect("it answers").ok().json();
+        list["items"].as_array().expect("a list").clone()
+    };
+    let of = |alerts: &[Value], tenant: &str| -> Vec<Value> {
+        alerts.iter().filter(|alert| alert["tenant"] == tenant).cloned().collect()
+    };
+    let mut seen = alerts(&all).await;
+    for _ in 0..600 {
+        if !of(&seen, "modest").is_empty() && of(&seen, "greedy").len() > 20 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        seen = alerts(&all).await;
+    }
+    let theirs = of(&seen, "modest");
+    assert_eq!(theirs.len(), 1, "{seen:?}");
+    assert_eq!(
+        (&theirs[0]["name"], &theirs[0]["queue"]),
+        (&"queue_age".into(), &"greedy-00000".into())
+    );
+    let others = of(&seen, "greedy");
+    assert_eq!(others.len(), 21, "{others:?}");
+    let (named, rest) = others.split_at(20);
+    assert!(named.iter().all(|alert| alert["queue"].is_string()), "{named:?}");
+    assert_eq!((&rest[0]["queue"], &rest[0]["value"]), (&Value::Null, &json!(1_980.0)));
+    let summary = rest[0]["summary"].as_str().expect("it says what it means");
+    assert!(summary.starts_with("and 1980 more queues of tenant greedy"), "{summary}");
+    // Each tenant sees its own, the same as the caretaker, and nothing of the other.
+    assert_eq!(alerts(&modest).await.len(), 1);
+    let own = alerts(&greedy).await;
+    assert_eq!((own.len(), of(&own, "greedy").len()), (21, 21), "{own:?}");
 }

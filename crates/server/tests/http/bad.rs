@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -11,7 +13,7 @@ use tokio::{
 
 use crate::{
     on_both_stores,
-    server::{Server, Store},
+    server::{Server, Store, block_on},
 };
 
 on_both_stores!(bad_bodies, bad_heads, whoever_is_slow_is_cut_off, what_a_payload_holds_is_its_own);
@@ -142,6 +144,18 @@ async fn bad_heads(store: Store) {
             403,
             "FORBIDDEN",
         ),
+        (
+            "a page from a file",
+            get("/api/v1/jobs", "Host: localhost\r\nOrigin: file://\r\n"),
+            403,
+            "FORBIDDEN",
+        ),
+        (
+            "a foreign host in the address",
+            get("http://evil.example/api/v1/jobs", "Host: localhost\r\n"),
+            403,
+            "FORBIDDEN",
+        ),
         ("a host of health checks", get("/healthz", "Host: evil.example\r\n"), 403, "FORBIDDEN"),
         ("a path that leads up", get("/api/v1/../../etc/passwd", ours), 404, "NO_ROUTE"),
         ("a path with nothing", get("//", ours), 404, "NO_ROUTE"),
@@ -258,4 +272,36 @@ async fn what_a_payload_holds_is_its_own(store: Store) {
         let claimed = server.post("/api/v1/claims", r#"{"worker_id":"w"}"#).await.ok().text;
         assert!(claimed.contains(&format!("\"payload\":{payload}")), "{payload}: {claimed}");
     }
+}
+
+/// HTTP/2 names the host in `:authority`, and a page of another site cannot choose that: without tokens only names of this
+/// machine are answered, whatever else is said.
+#[test]
+fn a_foreign_authority_is_refused_over_http2() {
+    block_on(async {
+        let store = Store::sqlite();
+        let server = Server::start(&store);
+        let ask = async |authority: &str, host: Option<&str>| {
+            let stream = TcpStream::connect(server.address()).await.expect("it listens");
+            let (mut sender, connection) =
+                http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+                    .await
+                    .expect("it speaks HTTP/2");
+            tokio::spawn(connection);
+            let uri = format!("http://{authority}/api/v1/jobs");
+            let request = hyper::Request::get(uri);
+            let request = host.into_iter().fold(request, |it, host| it.header("host", host));
+            let request = request.body(String::new()).expect("it is a request");
+            sender.send_request(request).await.expect("it answers").status().as_u16()
+        };
+        let port = server.address().rsplit(':').next().expect("it has a port");
+        for ours in ["localhost", &format!("localhost:{port}"), "127.0.0.1", "[::1]"] {
+            assert_eq!(ask(ours, None).await, 200, "{ours}");
+        }
+        for foreign in ["evil.example", "localhost.evil.example", "10.0.0.1"] {
+            assert_eq!(ask(foreign, None).await, 403, "{foreign}");
+            assert_eq!(ask(foreign, Some("localhost")).await, 403, "{foreign}, and host is ours");
+        }
+        assert_eq!(ask("localhost", Some("evil.example")).await, 403);
+    });
 }

@@ -9,6 +9,10 @@ use std::{
 };
 
 use reqwest::StatusCode;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
 use windlass_kernel::Timestamp;
 use windlass_store::rusqlite::Connection;
 use windlass_testkit::postgres::Cluster;
@@ -102,6 +106,40 @@ fn a_file_that_is_gone_ends_the_process() {
             assert!(said.contains("the store has stopped, and the process ends"), "{said}");
         });
     }
+}
+
+/// The store has stopped and the process is about to end: whoever called before that is told so. Nobody else comes in.
+#[test]
+fn healthz_tells_that_the_store_has_stopped_until_the_process_ends() {
+    block_on(async {
+        let store = Store::sqlite();
+        let binary = Command::new(env!("CARGO_BIN_EXE_windlass"));
+        let config = format!("{CONFIG}[server]\nheader_timeout_ms = 120000\ngrace_ms = 120000\n");
+        let mut server = Server::start_command(binary, &store, &config);
+        assert_eq!(server.get("/healthz").await.status, StatusCode::OK);
+        // Two calls that have begun, and whose heads are not whole yet.
+        let mut calls = Vec::new();
+        for path in ["/healthz", "/readyz"] {
+            let mut call = TcpStream::connect(server.address()).await.unwrap();
+            call.write_all(format!("GET {path} HTTP/1.1\r\n").as_bytes()).await.unwrap();
+            calls.push((path, call));
+        }
+        // The server has seen them when it has answered somebody who came after them.
+        assert_eq!(server.get("/healthz").await.status, StatusCode::OK);
+        let path = path_of(&store);
+        fs::rename(&path, path.with_extension("away")).unwrap();
+        until("the end of new calls", async || TcpStream::connect(server.address()).await.is_err())
+            .await;
+        for (path, mut call) in calls {
+            call.write_all(b"host: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
+            let mut answer = String::new();
+            call.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.starts_with("HTTP/1.1 503 "), "{path}: {answer}");
+            assert!(answer.contains("was removed or replaced while it was in use"), "{answer}");
+        }
+        let (status, said) = server.ended();
+        assert_eq!(status.code(), Some(1), "{status}: {said}");
+    });
 }
 
 /// A disk that fails: a file may not grow beyond so many blocks, and whoever tries gets an error of the disk.

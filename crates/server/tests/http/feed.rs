@@ -3,13 +3,17 @@
 use serde_json::Value;
 
 use crate::{
-    client::client,
+    client::{client, send},
     on_both_stores,
     server::{Server, Store},
     snapshot::Page,
 };
 
-on_both_stores!(feed, a_stream_tells_everything_once_and_goes_on_where_it_broke_off);
+on_both_stores!(
+    feed,
+    a_stream_tells_everything_once_and_goes_on_where_it_broke_off,
+    what_is_told_of_tokens_is_for_admins_alone,
+);
 
 async fn feed(store: Store) {
     let server = Server::start(&store);
@@ -50,6 +54,51 @@ async fn a_stream_tells_everything_once_and_goes_on_where_it_broke_off(store: St
     // A server that stops ends its streams.
     assert!(server.stop().success());
     assert!(reader.rest().await.is_none());
+}
+
+/// Tokens are told of in the audit, which is for admins. The feed is for all, and leaves that out: as pages, and as streams
+/// of which several stand at one place and are read for together.
+async fn what_is_told_of_tokens_is_for_admins_alone(store: Store) {
+    let [admin, viewer] = ["admin", "viewer"].map(|role| store.token(role, role, "a"));
+    let all = store.token("root", "viewer", "*");
+    let server = Server::start_guarded(&store);
+    let post = async |path: &str, body: &str| {
+        let request = client().post(server.url(path)).bearer_auth(&admin).body(body.to_owned());
+        send(request.header("content-type", "application/json")).await.expect("it answers").ok()
+    };
+    post("/api/v1/tokens", r#"{"principal": "canary", "role": "worker", "label": "canary"}"#).await;
+    let last = post("/api/v1/jobs", "{}").await.at("/job/job_id");
+    let page = async |token: &str| {
+        let request = client().get(server.url("/api/v1/events")).bearer_auth(token);
+        send(request).await.expect("it answers").ok().text
+    };
+    for (token, sees) in [(&admin, true), (&viewer, false), (&all, false)] {
+        let told = page(token).await;
+        assert!(told.contains(&last), "{told}");
+        assert_eq!(told.contains("canary"), sees, "{told}");
+        assert_eq!(told.contains(r#""about":"token""#), sees, "{told}");
+    }
+    // Whoever comes first, a page is read for those who may see the same.
+    for order in [[(&admin, true), (&viewer, false)], [(&viewer, false), (&admin, true)]] {
+        for (token, sees) in order {
+            let told = told_until(&server, token, &last).await;
+            assert_eq!(told.contains("canary"), sees, "{told}");
+        }
+        // The feed goes on, and both begin at another place of it.
+        post("/api/v1/jobs", "{}").await;
+    }
+}
+
+/// What a stream tells from its beginning, up to what is told of this job.
+async fn told_until(server: &Server, token: &str, job: &str) -> String {
+    let request = client().get(server.url("/api/v1/events/stream")).bearer_auth(token);
+    let mut stream = request.send().await.expect("it answers");
+    let mut told = String::new();
+    while !told.contains(job) {
+        let chunk = stream.chunk().await.expect("it goes on").expect("it goes on");
+        told.push_str(std::str::from_utf8(&chunk).expect("it is text"));
+    }
+    told
 }
 
 /// Reads server-sent events.

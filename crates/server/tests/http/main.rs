@@ -19,6 +19,7 @@ mod jobs;
 mod json;
 mod kill;
 mod letters;
+mod many_queues;
 #[cfg(target_os = "linux")]
 mod memory;
 mod operations;
@@ -30,6 +31,7 @@ mod schedules;
 mod security;
 mod server;
 mod snapshot;
+mod tokens;
 mod unknown;
 mod verify;
 mod words;

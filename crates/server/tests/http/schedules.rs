@@ -2,13 +2,16 @@
 
 use reqwest::Method;
 
+use serde_json::{Value, json};
+
 use crate::{
+    client::{Answer, client, send},
     on_both_stores,
     server::{Server, Store},
     snapshot::Page,
 };
 
-on_both_stores!(schedules);
+on_both_stores!(schedules, a_schedule_is_not_triggered_with_the_id_of_anothers_job);
 
 const SCHEDULES: &str = "/api/v1/schedules";
 
@@ -60,4 +63,40 @@ async fn schedules(store: Store) {
     page.get("More than is told at once.", "/api/v1/schedules/hourly/preview?limit=100000").await;
     page.get("A place that is no number.", "/api/v1/schedules/hourly/history?cursor=x").await;
     page.finish();
+}
+
+/// A trigger may name the id of the job that it makes. One that is another tenant's is answered as one that is nobody's to
+/// use: nothing is made, and nothing is told of that job.
+async fn a_schedule_is_not_triggered_with_the_id_of_anothers_job(store: Store) {
+    let [ann, bob] = ["a", "b"].map(|tenant| store.token("op", "operator", tenant));
+    let server = Server::start_guarded(&store);
+    let call = async |method: Method, path: &str, token: &str, body: &Value| -> Answer {
+        let request = client().request(method, server.url(path)).bearer_auth(token);
+        let request = request.header("content-type", "application/json").body(body.to_string());
+        send(request).await.expect("it answers")
+    };
+    let post =
+        async |path: &str, token: &str, body: Value| call(Method::POST, path, token, &body).await;
+    let theirs = post("/api/v1/jobs", &ann, json!({ "payload": "canary" })).await.ok();
+    let theirs = theirs.at("/job/job_id");
+    let schedule = json!({ "name": "s", "cron": "0 0 1 1 *", "job": {} });
+    post(SCHEDULES, &bob, schedule).await.ok();
+    let trigger = async |id: &str| {
+        post("/api/v1/schedules/s/trigger", &bob, json!({ "new_job_id": id })).await
+    };
+    let refused = trigger(&theirs).await;
+    assert_eq!(refused.status, reqwest::StatusCode::NOT_FOUND, "{}", refused.text);
+    assert_eq!(refused.at("/code"), "NOT_FOUND", "{}", refused.text);
+    let after = call(Method::GET, "/api/v1/schedules/s", &bob, &json!({})).await.ok();
+    assert!(!after.text.contains(&theirs), "{}", after.text);
+    let history = call(Method::GET, "/api/v1/schedules/s/history", &bob, &json!({})).await.ok();
+    assert!(!history.text.contains(&theirs), "{}", history.text);
+    let jobs = call(Method::GET, "/api/v1/jobs", &bob, &json!({})).await.ok().json();
+    assert_eq!(jobs["items"], json!([]), "nothing is made");
+    // One of its own, sent twice, is one job.
+    let free = theirs.replace("job_0", "job_1");
+    assert_eq!(trigger(&free).await.ok().at("/job_id"), free);
+    assert_eq!(trigger(&free).await.ok().at("/job_id"), free);
+    drop(server);
+    store.check();
 }

@@ -11,7 +11,7 @@ use windlass_kernel::{Op, Timestamp, WorkerId, ids::ClaimId, ops::Claim};
 use super::{
     Inner, PgResult,
     direct::Direct,
-    load::{Loaded, add_jobs, id_of, row_columns},
+    load::{Candidate, add_jobs, id_of, row_columns},
     names::Names,
     pipeline::{Ask, run_one},
     rules::CommitRules,
@@ -171,9 +171,9 @@ impl<'a> Claims<'a> {
             return Ok(Grants::default());
         }
         if let Some(direct) = &mut self.direct {
-            let jobs = direct.grant(wanted, work, now);
+            let (jobs, again_at) = direct.grant(wanted, work, now);
             hold(wanted, &jobs, work, now);
-            return Ok(Grants { jobs, ..Grants::default() });
+            return Ok(Grants { jobs, again_at, repeated: false });
         }
         let groups = groups_of(wanted, &store.names);
         let others = self.alike(wanted, &groups, work);
@@ -284,7 +284,7 @@ fn groups_of(wanted: &ClaimMany, names: &Names) -> Vec<(i32, GroupName)> {
 
 /// Decides the claim of each job, and gives back those that were granted.
 pub(super) fn apply(
-    jobs: Vec<(Loaded, String)>,
+    jobs: Vec<Candidate>,
     wanted: &ClaimMany,
     alone: bool,
     work: &mut Work<'_>,
@@ -292,7 +292,7 @@ pub(super) fn apply(
 ) -> Vec<Grant> {
     let renewals = work.renewals(&wanted.worker);
     let mut granted = Vec::with_capacity(jobs.len());
-    for (loaded, payload) in jobs {
+    for Candidate { loaded, payload, .. } in jobs {
         let (id, tenant) = (loaded.job.id, loaded.job.spec.tenant.clone());
         work.add(loaded);
         let op = Op::Claim(Claim {
@@ -307,7 +307,7 @@ pub(super) fn apply(
         // The same claim had this job before and lost it: it must not take it again.
         if work.set.apply(&tenant, &op, now).is_ok_and(|answer| !answer.recorded) {
             work.set.place_mut(id).expect("it was just loaded").lease_seen = renewals;
-            granted.push((id, Some(payload)));
+            granted.push((id, payload));
         }
     }
     granted

@@ -16,7 +16,7 @@ use windlass_kernel::{
 use super::{
     PgResult,
     claim::{LOCK_MAX, apply},
-    load::{Loaded, free_job_of, row_columns},
+    load::{Candidate, GRANT_COLUMNS, candidate_of, grant_columns},
     names::Names,
     pipeline::Ask,
     types::Time,
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     Write,
-    commit::{ClaimMany, Grant},
+    commit::{Asked, ClaimMany, Filled, Grant},
     job_row::GroupName,
 };
 
@@ -35,7 +35,7 @@ pub(super) struct Direct {
     floor: i64,
     limit: usize,
     /// What was found, best first, and locked.
-    ready: VecDeque<(Loaded, String)>,
+    ready: VecDeque<Candidate>,
     /// The best rank that was found, if there may be more than was asked for.
     full_from: Option<i64>,
 }
@@ -44,14 +44,14 @@ pub(super) struct Direct {
 /// served by the index `jobs_retry`.
 const READY: &str = concat!(
     "SELECT *, false FROM (SELECT ",
-    row_columns!(),
-    ", j.payload FROM jobs j
+    grant_columns!(),
+    " FROM jobs j
      WHERE j.group_id = $1 AND j.lane = 0 AND (j.state = 'queued' OR j.state = 'interrupted')
         AND j.rank >= $2
      ORDER BY j.rank LIMIT $3 FOR UPDATE SKIP LOCKED) AS ready
      UNION ALL SELECT *, true FROM (SELECT ",
-    row_columns!(),
-    ", j.payload FROM jobs j
+    grant_columns!(),
+    " FROM jobs j
      WHERE j.group_id = $1 AND j.lane = 0
         AND j.next_retry_at <= coalesce($4, statement_timestamp())
      ORDER BY j.next_retry_at LIMIT $3 FOR UPDATE SKIP LOCKED) AS due"
@@ -97,43 +97,50 @@ impl Direct {
         let mut found = Vec::with_capacity(rows.len());
         let mut ready = 0;
         for row in rows {
-            found.push((free_job_of(row, &self.name)?, row.try_get(26)?));
-            ready += usize::from(!row.try_get::<_, bool>(27)?);
+            found.push(candidate_of(row, &self.name)?);
+            ready += usize::from(!row.try_get::<_, bool>(GRANT_COLUMNS)?);
         }
         let best = found.first().filter(|_| ready == self.limit);
-        self.full_from = best.map(|(loaded, _): &(Loaded, String)| rank_of(loaded).0.0);
-        found.sort_by_key(|(loaded, _)| rank_of(loaded));
+        self.full_from = best.map(|best| rank_of(best).0.0);
+        found.sort_by_key(rank_of);
         self.ready = found.into();
         Ok(())
     }
 
+    /// What the claim gets, and when to ask again.
     pub(super) fn grant(
         &mut self,
         wanted: &ClaimMany,
         work: &mut Work<'_>,
         now: Timestamp,
-    ) -> Vec<Grant> {
-        self.ready.retain(|(loaded, _)| !work.set.contains(loaded.job.id));
+    ) -> (Vec<Grant>, Option<Timestamp>) {
+        self.ready.retain(|it| !work.set.contains(it.loaded.job.id));
+        let (mut asked, mut filled) = (Asked::new(wanted.max), Filled::default());
+        let wants = self.ready.iter().take(wanted.max);
+        let fitting = wants.take_while(|it| filled.add(&it.loaded.job, it.payload_bytes)).count();
+        if fitting < wanted.max.min(self.ready.len()) {
+            asked.cut(fitting);
+        }
         let head = Head {
             queue: &self.name.queue,
             tenant: &self.name.tenant,
             kind: &self.name.kind,
             lane: Lane::NONE,
             retries: false,
-            ranks: self.ready.iter().take(wanted.max).map(|(job, _)| rank_of(job).0).collect(),
+            ranks: self.ready.iter().take(asked.max).map(|it| rank_of(it).0).collect(),
             isolated_since: None,
         };
-        let request =
-            Request { max: wanted.max, held: 0, holds_isolated: false, heads: vec![head] };
+        let request = Request { max: asked.max, held: 0, holds_isolated: false, heads: vec![head] };
         let quotas = admit(&request, &[], &NoBooks, &mut Turns::default(), now).quotas;
         let take = quotas.first().map_or(0, |quota| quota.take);
         let taken: Vec<_> = self.ready.drain(..take).collect();
-        apply(taken, wanted, false, work, now)
+        (apply(taken, wanted, false, work, now), asked.again_at(None, now))
     }
 }
 
-fn rank_of(loaded: &Loaded) -> (Rank, JobId) {
-    (loaded.job.spec.rank(), loaded.job.id)
+fn rank_of(candidate: &Candidate) -> (Rank, JobId) {
+    let job = &candidate.loaded.job;
+    (job.spec.rank(), job.id)
 }
 
 /// May a write be about a job that could be claimed? Whatever is locked and not granted is kept from others.

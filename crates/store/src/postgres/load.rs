@@ -33,7 +33,20 @@ macro_rules! row_columns {
 }
 pub(super) use row_columns;
 
-/// The same, and what they refer to.
+/// The same of a job that is about to be granted, with its payload, unless that is large, and the bytes of its payload. So
+/// no more than that is sent of jobs which do not fit into an answer; `load_grants` loads what is large and granted.
+macro_rules! grant_columns {
+    () => {
+        concat!(
+            $crate::postgres::load::row_columns!(),
+            ", CASE WHEN octet_length(j.payload) <= 4096 THEN j.payload END AS payload,
+             octet_length(j.payload) AS payload_bytes"
+        )
+    };
+}
+pub(super) use grant_columns;
+
+/// The columns of a job, and what they refer to.
 macro_rules! job_columns {
     () => {
         concat!(
@@ -332,6 +345,27 @@ pub(super) fn job_of(row: &Row) -> PgResult<Loaded> {
     }
     place.history = unpacked.history;
     Ok(Loaded { job: unpacked.job, place })
+}
+
+/// A job that a claim may have.
+pub(super) struct Candidate {
+    pub(super) loaded: Loaded,
+    /// None, if it is large.
+    pub(super) payload: Option<String>,
+    pub(super) payload_bytes: usize,
+}
+
+/// Where the columns end that a [`Candidate`] is made of.
+pub(super) const GRANT_COLUMNS: usize = 28;
+
+/// The job of a row that nobody holds, of a group that is known: the row has `grant_columns`.
+pub(super) fn candidate_of(row: &Row, group: &GroupName) -> PgResult<Candidate> {
+    let payload_bytes = usize::try_from(row.try_get::<_, i32>(GRANT_COLUMNS - 1)?);
+    Ok(Candidate {
+        loaded: free_job_of(row, group)?,
+        payload: row.try_get(GRANT_COLUMNS - 2)?,
+        payload_bytes: payload_bytes.unwrap_or(0),
+    })
 }
 
 /// The job of a row that nobody holds, of a group that is known: the row has `row_columns`.

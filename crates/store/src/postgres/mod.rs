@@ -65,8 +65,8 @@ use tokio::time::timeout;
 pub use tokio_postgres;
 use tokio_postgres::Row;
 use windlass_kernel::{
-    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, LetterState, MarkName,
-    Retention, Rule, Schedule, ScheduleName, TaskId, TenantId, Timestamp, Token, TokenId, WorkerId,
+    About, Approval, DeadLetter, DlqId, Event, Job, JobId, LetterState, MarkName, Retention, Rule,
+    Schedule, ScheduleName, TaskId, TenantId, Timestamp, Token, TokenId, WorkerId,
 };
 
 pub use self::{
@@ -88,9 +88,9 @@ use crate::{
     ClockStanding, Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
     news::Sooner,
     read::{
-        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter,
-        LetterGroups, ListeningWorker, OldestReady, Output, Page, Progress, Pruned, Scope,
-        SessionView, Standing, StoredFollowUp, Traces, Verified,
+        AttemptsPage, Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter,
+        LetterFilter, LetterGroups, ListeningWorker, OldestReady, Output, Page, Progress, Pruned,
+        Scope, SessionView, Standing, StoredFollowUp, Traces, Verified,
     },
 };
 
@@ -326,10 +326,10 @@ impl Store for Postgres {
         })
     }
 
-    fn outputs(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Output>> {
+    fn last_output(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Output>> {
         let scope = scope.clone();
         self.ask(move |inner| async move {
-            inner.with_client(async move |it| read::read_outputs(it, &scope, id).await).await
+            inner.with_client(async move |it| read::read_last_output(it, &scope, id).await).await
         })
     }
 
@@ -384,13 +384,21 @@ impl Store for Postgres {
         })
     }
 
-    fn attempts(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Attempt>> {
+    fn attempts(
+        &self,
+        scope: &Scope,
+        id: JobId,
+        after: u32,
+        limit: usize,
+    ) -> StoreFuture<'_, AttemptsPage> {
         let scope = scope.clone();
         self.ask(move |inner| async move {
             inner
-                .read_of(id, Vec::is_empty, async move |it| {
-                    read::read_attempts(it, &scope, id).await
-                })
+                .read_of(
+                    id,
+                    |page: &AttemptsPage| page.items.is_empty(),
+                    async move |it| read::read_attempts(it, &scope, id, (after, limit)).await,
+                )
                 .await
         })
     }

@@ -8,8 +8,8 @@ use std::{
 use deadpool_postgres::ClientWrapper;
 use tokio_postgres::Row;
 use windlass_kernel::{
-    Approval, Attempt, DeadLetter, DlqId, Epoch, Event, Job, JobId, Payload, Queue, Spec, TaskId,
-    TenantId, Timestamp, letter::ApprovalStep,
+    Approval, DeadLetter, DlqId, Epoch, Event, Job, JobId, Queue, Refusal, Spec, TaskId, TenantId,
+    Timestamp, letter::ApprovalStep,
 };
 
 use super::{
@@ -26,8 +26,8 @@ use crate::{
     history_page::PageSearch,
     log,
     read::{
-        EventsPage, Feed, FeedFiller, OldestReady, Output, Progress, Scope, SessionView,
-        StoredFollowUp,
+        AttemptsPage, EventsPage, Feed, FeedFiller, OldestReady, Output, Progress, Scope,
+        SessionView, StoredFollowUp,
     },
 };
 
@@ -147,17 +147,17 @@ pub(super) async fn read_events_after(
     }
 }
 
-const OUTPUTS: &str = "
+const LAST_OUTPUT: &str = "
     SELECT o.attempt, o.result, o.remaining, o.stats FROM outputs o JOIN jobs j ON j.id = o.id
-    WHERE o.id = $1 AND ($2::text IS NULL OR j.tenant = $2) ORDER BY o.attempt";
+    WHERE o.id = $1 AND ($2::text IS NULL OR j.tenant = $2) ORDER BY o.attempt DESC LIMIT 1";
 
-/// What handlers gave back, by attempt.
-pub(super) async fn read_outputs(
+/// What the handler of the last attempt gave back that gave back anything.
+pub(super) async fn read_last_output(
     client: &ClientWrapper,
     scope: &Scope,
     id: JobId,
-) -> PgResult<Vec<Output>> {
-    let ask = Ask::new(OUTPUTS).with(Uuid(id.as_u128())).with(whose(scope));
+) -> PgResult<Option<Output>> {
+    let ask = Ask::new(LAST_OUTPUT).with(Uuid(id.as_u128())).with(whose(scope));
     let rows = run_one(client, ask).await?;
     let output = |row: &Row| {
         Ok(Output {
@@ -167,7 +167,7 @@ pub(super) async fn read_outputs(
             stats: row.try_get(3)?,
         })
     };
-    rows.iter().map(output).collect()
+    rows.first().map(output).transpose()
 }
 
 const PROGRESS: &str = "
@@ -189,20 +189,30 @@ pub(super) async fn read_progress(
     rows.first().map(progress).transpose()
 }
 
-/// The attempts of a job: what its history tells, and the figures that handlers gave.
+/// Figures of attempts, as far as those before them leave room.
+const STATS: &str = "
+    SELECT attempt, stats
+    FROM (SELECT attempt, stats, sum(octet_length(stats)) OVER (ORDER BY attempt) AS bytes
+        FROM outputs WHERE id = $1 AND attempt > $2 AND stats IS NOT NULL) AS o
+    WHERE bytes - octet_length(stats) <= $3";
+
+/// Attempts of a job: what its history tells, and the figures that handlers gave.
 pub(super) async fn read_attempts(
     client: &ClientWrapper,
     scope: &Scope,
     id: JobId,
-) -> PgResult<Vec<Attempt>> {
-    let mut attempts = windlass_kernel::attempts(&read_events(client, scope, id).await?);
-    for output in read_outputs(client, scope, id).await? {
-        let attempt = attempts.iter_mut().find(|attempt| attempt.attempt == output.attempt);
-        if let (Some(attempt), Some(stats)) = (attempt, output.stats) {
-            attempt.stats = Payload::parse(&stats, usize::MAX).ok();
+    (after, limit): (u32, usize),
+) -> PgResult<AttemptsPage> {
+    let attempts = windlass_kernel::attempts(&read_events(client, scope, id).await?);
+    let mut stats: HashMap<u32, String> = HashMap::new();
+    if !attempts.is_empty() {
+        let ask = Ask::new(STATS).with(Uuid(id.as_u128()));
+        let ask = ask.with(i32::try_from(after).unwrap_or(i32::MAX));
+        for row in run_one(client, ask.with(AttemptsPage::BYTES_MAX as i64)).await? {
+            stats.insert(number_32(&row, 0)?, row.try_get(1)?);
         }
     }
-    Ok(attempts)
+    AttemptsPage::fill(attempts, after, limit, |attempt| Ok(stats.remove(&attempt)))
 }
 
 /// A dead letter as it stands.
@@ -374,18 +384,19 @@ const COUNTS: &str = "
     SELECT group_id, state, count(*) FROM jobs
     WHERE $1::text IS NULL OR tenant = $1 GROUP BY group_id, state";
 
-const QUEUES: &str = "SELECT id, queue FROM job_groups WHERE id = ANY($1)";
+const GROUPS: &str = "SELECT id, tenant, queue FROM job_groups WHERE id = ANY($1)";
 
-/// The queues of these groups.
-async fn queues_of(
+/// The tenants and the queues of these groups.
+async fn groups_of(
     client: &ClientWrapper,
     groups: impl Iterator<Item = i32>,
-) -> PgResult<HashMap<i32, String>> {
+) -> PgResult<HashMap<i32, (String, String)>> {
     let mut groups: Vec<i32> = groups.collect();
     groups.sort_unstable();
     groups.dedup();
-    let rows = run_one(client, Ask::new(QUEUES).with(groups)).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    let rows = run_one(client, Ask::new(GROUPS).with(groups)).await?;
+    let group = |row: &Row| Ok((row.try_get(0)?, (row.try_get(1)?, row.try_get(2)?)));
+    rows.iter().map(group).collect()
 }
 
 /// How many jobs there are, by queue and state.
@@ -396,12 +407,12 @@ pub(super) async fn read_counts(
     let rows = run_one(client, Ask::new(COUNTS).with(whose(scope))).await?;
     let count = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?, number(row, 2)?));
     let rows: Vec<(i32, String, u64)> = rows.iter().map(count).collect::<PgResult<_>>()?;
-    let queues = queues_of(client, rows.iter().map(|row| row.0)).await?;
+    let groups = groups_of(client, rows.iter().map(|row| row.0)).await?;
     let mut counts: BTreeMap<(String, String), u64> = BTreeMap::new();
     for (group, state, jobs) in rows {
-        let queue = queues.get(&group).cloned();
-        let queue = queue.ok_or_else(|| Failure::damaged("a job has no group"))?;
-        *counts.entry((queue, state)).or_default() += jobs;
+        let group = groups.get(&group);
+        let (_, queue) = group.ok_or_else(|| Failure::damaged("a job has no group"))?;
+        *counts.entry((queue.clone(), state)).or_default() += jobs;
     }
     Ok(counts.into_iter().map(|((queue, state), jobs)| (queue, state, jobs)).collect())
 }
@@ -429,7 +440,7 @@ const OLDEST_READY: &str = "
     WHERE (state = 'queued' OR state = 'interrupted') AND ($1::text IS NULL OR tenant = $1)
     GROUP BY group_id";
 
-/// For each queue since when the job has been ready that waits longest.
+/// For each queue of a tenant since when the job has been ready that waits longest.
 pub(super) async fn read_oldest_ready(
     client: &ClientWrapper,
     scope: &Scope,
@@ -437,17 +448,18 @@ pub(super) async fn read_oldest_ready(
     let rows = run_one(client, Ask::new(OLDEST_READY).with(whose(scope))).await?;
     let group = |row: &Row| Ok((row.try_get(0)?, time_of(row, 1)?));
     let rows: Vec<(i32, Timestamp)> = rows.iter().map(group).collect::<PgResult<_>>()?;
-    let queues = queues_of(client, rows.iter().map(|row| row.0)).await?;
-    let mut oldest: BTreeMap<&str, Timestamp> = BTreeMap::new();
+    let groups = groups_of(client, rows.iter().map(|row| row.0)).await?;
+    let mut oldest: BTreeMap<&(String, String), Timestamp> = BTreeMap::new();
     for (group, since) in rows {
-        let queue = queues.get(&group);
-        let queue = queue.ok_or_else(|| Failure::damaged("a job has no group"))?;
-        let known = oldest.entry(queue).or_insert(since);
+        let group = groups.get(&group);
+        let group = group.ok_or_else(|| Failure::damaged("a job has no group"))?;
+        let known = oldest.entry(group).or_insert(since);
         *known = since.min(*known);
     }
-    let told = |(queue, since): (&str, Timestamp)| {
-        let queue = Queue::new(queue).map_err(|why| Failure::damaged(why.to_string()))?;
-        Ok(OldestReady { queue, since })
+    let damaged = |why: Refusal| Failure::damaged(why.to_string());
+    let told = |((tenant, queue), since): (&(String, String), Timestamp)| {
+        let tenant = TenantId::new(tenant).map_err(damaged)?;
+        Ok(OldestReady { tenant, queue: Queue::new(queue).map_err(damaged)?, since })
     };
     oldest.into_iter().map(told).collect()
 }

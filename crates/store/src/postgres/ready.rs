@@ -19,7 +19,7 @@ use windlass_kernel::{Job, JobId, Lane, State, Timestamp, job::Rank};
 
 use super::{
     PgResult,
-    load::{Place, id_of, row_columns, time_of},
+    load::{GRANT_COLUMNS, Place, grant_columns, id_of, time_of},
     pipeline::{Ask, run},
     types::Time,
 };
@@ -349,12 +349,12 @@ pub(super) fn asks(lines: &[From], limits: &[usize], now: Timestamp, asks: &mut 
     }
 }
 
-/// The same jobs whole, and locked, but for those that somebody else has locked. Behind the payload stands the place of
-/// the line.
+/// The same jobs whole, and locked, but for those that somebody else has locked. Behind its columns stands the place of the
+/// line.
 const FIRST_LOCKED: &str = concat!(
     "SELECT ",
-    row_columns!(),
-    ", j.payload, v.place
+    grant_columns!(),
+    ", v.place
     FROM unnest($1::int[], $2::int[], $3::bigint[], $4::bigint[]) AS v (place, group_id, lane, most)
     CROSS JOIN LATERAL (
         SELECT jobs.xmin AS xmin, jobs.* FROM jobs
@@ -372,7 +372,7 @@ pub(super) fn ask_and_lock(lines: &[From], limits: &[usize]) -> Option<Ask> {
 
 /// The place of the line of a job that was locked.
 pub(super) fn place_of(row: &Row) -> PgResult<Option<usize>> {
-    Ok(usize::try_from(row.try_get::<_, i32>(27)?).ok())
+    Ok(usize::try_from(row.try_get::<_, i32>(GRANT_COLUMNS)?).ok())
 }
 
 /// What was found and locked in each of these lines, less some jobs.

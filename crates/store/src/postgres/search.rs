@@ -7,7 +7,7 @@
 //! lets a few of each key go, those are locked as they are found, which spares a trip.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet, VecDeque},
     mem, slice,
     time::Duration,
 };
@@ -21,7 +21,7 @@ use windlass_kernel::{
 use super::{
     Inner, PgResult,
     claim::{Claims, LOCK_MAX, apply},
-    load::{Loaded, free_job_of, id_of, row_columns},
+    load::{Candidate, candidate_of, grant_columns, id_of},
     pipeline::{Ask, run, run_one},
     ready::{self, Found, From},
     rule_locks::Locks,
@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     IdMap,
-    commit::{ClaimMany, Grant},
+    commit::{Asked, ClaimMany, Filled, Grant},
     job_row::GroupName,
 };
 
@@ -45,17 +45,22 @@ pub(super) struct Search<'a> {
     /// How many of them are of which line.
     tried_in: HashMap<(i32, Lane), usize>,
     /// Jobs that were locked as they were found.
-    locked: IdMap<(Loaded, String)>,
+    locked: IdMap<Candidate>,
     again_at: Option<Timestamp>,
     /// Lines whose keys are of the half that is not locked.
     others: Vec<From>,
     is_alone: bool,
+    /// Is there more than fits into the answers?
+    is_cut: bool,
 }
 
 /// One claim, and what it gets.
 struct Taker<'a> {
     wanted: &'a ClaimMany,
     granted: Vec<Grant>,
+    filled: Filled,
+    /// Did a job not fit any more?
+    is_full: bool,
 }
 
 /// What each claim got, and when to ask again.
@@ -87,7 +92,7 @@ impl<'a> Search<'a> {
         groups: Vec<(i32, GroupName)>,
         store: &'a Inner,
     ) -> Self {
-        let takers = takers.map(|wanted| Taker { wanted, granted: Vec::new() }).collect();
+        let takers = takers.map(Taker::new).collect();
         Self {
             takers,
             groups,
@@ -98,6 +103,7 @@ impl<'a> Search<'a> {
             again_at: None,
             others: Vec::new(),
             is_alone: false,
+            is_cut: false,
         }
     }
 
@@ -115,7 +121,7 @@ impl<'a> Search<'a> {
         let mut may_be_more = false;
         for _ in 0..ROUNDS {
             may_be_more = self.round(claims, work, now).await?;
-            if self.left() == 0 || self.is_alone {
+            if self.left() == 0 || self.is_alone || self.is_cut {
                 break;
             }
             if may_be_more {
@@ -129,7 +135,10 @@ impl<'a> Search<'a> {
             has_looked = true;
             self.store.ready.look(work.client, &ids).await?;
         }
-        if self.left() > 0 && !self.is_alone && (may_be_more || self.others_wait(work, now)) {
+        if self.is_cut {
+            self.again_at = Some(now);
+        } else if self.left() > 0 && !self.is_alone && (may_be_more || self.others_wait(work, now))
+        {
             let soon = now.plus(AGAIN_AFTER);
             self.again_at = Some(self.again_at.map_or(soon, |at| at.min(soon)));
         }
@@ -172,12 +181,12 @@ impl<'a> Search<'a> {
         }
         let (found, is_part) = self.look(&lines, locks, work, now).await?;
         let held = self.count_held(&found, work).await?;
-        let mut admission = self.admit(&found, held, work, locks_at_once, now);
+        let mut admission = self.admit(&found, self.left(), held, work, locks_at_once, now);
         if !locks_at_once && !admission.quotas.is_empty() {
             // There is something to be had, so it is worth the lock.
             work.rules.expect_none_locked()?;
             self.ask_rules(&lines, Locks::whole(all_shared), work).await?;
-            admission = self.admit(&found, held, work, true, now);
+            admission = self.admit(&found, self.left(), held, work, true, now);
         }
         if !shared.is_empty() {
             self.store.rules.note_full(admission.quotas.is_empty() && self.others.is_empty());
@@ -320,8 +329,8 @@ impl<'a> Search<'a> {
             let Some(from) = ready::place_of(row)?.and_then(|place| lines.get(place)) else {
                 continue;
             };
-            let job = free_job_of(row, self.name_of(from))?;
-            self.locked.insert(job.job.id, (job, row.try_get(26)?));
+            let candidate = candidate_of(row, self.name_of(from))?;
+            self.locked.insert(candidate.loaded.job.id, candidate);
         }
         let is_out = |id| work.set.contains(id) || self.tried.contains(&id);
         ready::found_and_locked(lines, &limits, &rows, is_out, now)
@@ -400,10 +409,11 @@ impl<'a> Search<'a> {
         self.takers.iter().map(|taker| taker.wanted.max).sum::<usize>() >= LARGE
     }
 
-    /// Shares out what was found. If it is not for good, nobody's turn is over by it.
+    /// Shares out what was found, so many at the most. If it is not for good, nobody's turn is over by it.
     fn admit(
         &self,
         found: &[Found],
+        max: usize,
         held: usize,
         work: &Work<'_>,
         for_good: bool,
@@ -414,7 +424,7 @@ impl<'a> Search<'a> {
             head_of(name, from.lane, from.retries, ranks, name.isolated.then_some(*since))
         });
         let heads = heads.collect();
-        let request = Request { max: self.left(), held, holds_isolated: false, heads };
+        let request = Request { max, held, holds_isolated: false, heads };
         let (rules, known) = (&work.rules.book.rules, work.rules.known());
         let mut turns = self.store.rules.turns();
         if for_good {
@@ -433,7 +443,7 @@ impl<'a> Search<'a> {
         work: &mut Work<'_>,
         now: Timestamp,
     ) -> PgResult<bool> {
-        let Admission { quotas, mut states, .. } = admission;
+        let Admission { mut quotas, mut states, .. } = admission;
         let mut taken = vec![0; found.len()];
         quotas.iter().for_each(|quota| taken[quota.head] = quota.take);
         self.store.ready.note_found(found, &taken);
@@ -460,24 +470,59 @@ impl<'a> Search<'a> {
                 .iter()
                 .map(|quota| found[quota.head].only(|id| jobs.contains_key(&id)))
                 .collect();
-            states = self.admit(&got, held, work, false, now).states;
+            states = self.admit(&got, self.left(), held, work, false, now).states;
+        }
+        let mut asked = Asked::new(self.left());
+        while let Some(fitting) = self.fitting(&quotas, found, &jobs) {
+            // Turns were taken by all alike when all was shared out, and stay so.
+            asked.cut(fitting);
+            let got: Vec<Found> =
+                found.iter().map(|it| it.only(|id| jobs.contains_key(&id))).collect();
+            // None fits, if a round before has filled the answers.
+            let max = asked.max.min(fitting);
+            Admission { quotas, states, .. } = self.admit(&got, max, held, work, false, now);
         }
         for quota in &quotas {
             let Found { from, ids, .. } = &found[quota.head];
-            let ids = &ids[..quota.take];
-            let mut mine: Vec<_> = ids.iter().filter_map(|id| jobs.remove(id)).collect();
+            let locked = ids.iter().filter(|id| jobs.contains_key(id)).take(quota.take);
+            let ids: Vec<JobId> = locked.copied().collect();
+            let mut mine: VecDeque<_> = ids.iter().filter_map(|id| jobs.remove(id)).collect();
             for taker in &mut self.takers {
-                let rest = mine.split_off(mine.len().min(taker.left()));
-                let granted = apply(mine, taker.wanted, quota.alone, work, now);
+                let granted = apply(taker.take(&mut mine), taker.wanted, quota.alone, work, now);
                 self.is_alone |= quota.alone && !granted.is_empty();
                 work.rules.took(&self.groups[from.place].1, from.lane, granted.len());
                 taker.granted.extend(granted);
-                mine = rest;
             }
+        }
+        if asked.is_cut {
+            self.is_cut = true;
+            // What does not fit is still there, for the next claim.
+            let left = jobs.values().map(|it| (&it.loaded.job, &it.loaded.place));
+            self.store.ready.note(left);
         }
         work.rules.remember(&states);
         work.set.remember(states);
         Ok(lost)
+    }
+
+    /// How many of these jobs fit into the answers of those who claim, if not all do.
+    fn fitting(&self, quotas: &[Quota], found: &[Found], jobs: &IdMap<Candidate>) -> Option<usize> {
+        let mut takers = self.takers.iter().map(Taker::room);
+        let (mut room, mut count) = (takers.next(), 0);
+        for quota in quotas {
+            let ids = &found[quota.head].ids;
+            let locked = ids.iter().filter_map(|id| jobs.get(id)).take(quota.take);
+            for candidate in locked {
+                while !room.as_mut()?.add(candidate) {
+                    room = takers.next();
+                    if room.is_none() {
+                        return Some(count);
+                    }
+                }
+                count += 1;
+            }
+        }
+        None
     }
 
     /// Locks those that are still free, and still in the group where they were found.
@@ -486,7 +531,7 @@ impl<'a> Search<'a> {
         chosen: &[(i32, JobId)],
         work: &Work<'_>,
         now: Timestamp,
-    ) -> PgResult<IdMap<(Loaded, String)>> {
+    ) -> PgResult<IdMap<Candidate>> {
         if chosen.iter().all(|(_, id)| self.locked.contains_key(id)) {
             return Ok(mem::take(&mut self.locked));
         }
@@ -498,7 +543,7 @@ impl<'a> Search<'a> {
         for row in run_one(work.client, Ask::new(LOCK).with(ids).with(Time(now))).await? {
             let (id, group): (JobId, i32) = (id_of(&row, 1)?, row.try_get(3)?);
             if groups.get(&id) == Some(&group) {
-                jobs.insert(id, (free_job_of(&row, names[&group])?, row.try_get(26)?));
+                jobs.insert(id, candidate_of(&row, names[&group])?);
             }
         }
         Ok(jobs)
@@ -522,17 +567,55 @@ impl<'a> Search<'a> {
     }
 }
 
-impl Taker<'_> {
+impl<'a> Taker<'a> {
+    fn new(wanted: &'a ClaimMany) -> Self {
+        Self { wanted, granted: Vec::new(), filled: Filled::default(), is_full: false }
+    }
+
     fn left(&self) -> usize {
-        self.wanted.max - self.granted.len()
+        if self.is_full { 0 } else { self.wanted.max - self.granted.len() }
+    }
+
+    fn room(&self) -> Room {
+        Room { left: self.left(), filled: self.filled }
+    }
+
+    /// Takes the first of these jobs, as far as there is room.
+    fn take(&mut self, jobs: &mut VecDeque<Candidate>) -> Vec<Candidate> {
+        let (mut room, mut taken) = (self.room(), Vec::new());
+        while let Some(next) = jobs.front() {
+            if !room.add(next) {
+                self.is_full = room.left > 0;
+                break;
+            }
+            taken.extend(jobs.pop_front());
+        }
+        self.filled = room.filled;
+        taken
+    }
+}
+
+/// How much a claim may still have.
+struct Room {
+    left: usize,
+    filled: Filled,
+}
+
+impl Room {
+    /// Adds a job, if there is room for it.
+    fn add(&mut self, candidate: &Candidate) -> bool {
+        let job = &candidate.loaded.job;
+        let fits = self.left > 0 && self.filled.add(job, candidate.payload_bytes);
+        self.left -= usize::from(fits);
+        fits
     }
 }
 
 /// Those that are still free, and free for us.
 const LOCK: &str = concat!(
     "SELECT ",
-    row_columns!(),
-    ", j.payload FROM jobs j
+    grant_columns!(),
+    " FROM jobs j
      WHERE j.id = ANY($1)
         AND (j.state = 'queued' OR j.state = 'interrupted' OR j.next_retry_at <= $2)
      FOR UPDATE SKIP LOCKED"

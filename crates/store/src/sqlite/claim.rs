@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::HashSet};
 
 use rusqlite::{Connection, OptionalExtension as _};
 use windlass_kernel::{
-    JobId, Lane, Op, Rule, Says, Timestamp,
+    JobId, Lane, NewPayload, Op, Rule, Says, Timestamp,
     admit::{Admission, Head, Request, admit},
     job::Rank,
     ops::Claim,
@@ -12,12 +12,14 @@ use windlass_kernel::{
 
 use super::{
     SqlResult,
-    load::{HeldRow, load_job, load_to_grant},
+    load::{HeldRow, Loaded, load_job, load_to_grant},
+    read::read_payload,
     work::Work,
 };
 use crate::{
-    commit::{ClaimMany, Grant, Grants},
+    commit::{Asked, ClaimMany, Filled, Grant, Grants},
     job_row::GroupName,
+    read::Scope,
 };
 
 /// Grants what the claim may have.
@@ -48,25 +50,36 @@ pub(super) fn claim(
     if rules.iter().any(|rule| rule.says == Says::TurnsByKey) {
         unread.read_all(connection, work)?;
     }
+    let mut asked = Asked::new(wanted.max);
     let (admission, chosen) = loop {
-        let limit = wanted.max.saturating_add(touched.len());
+        let limit = asked.max.saturating_add(touched.len());
         let lines = Lines::look(connection, &groups, limit, work, &touched, now)?;
         // Turns are taken out for the while, for everything else is only looked at.
         let mut turns = std::mem::take(&mut work.rules.turns);
-        let before = unread.may_read_on(work).then(|| turns.clone());
+        let before = (asked.max > 1 || unread.may_read_on(work)).then(|| turns.clone());
         let heads = lines.heads(work, &touched);
-        let request = Request { max: wanted.max, held: count, holds_isolated, heads };
+        let request = Request { max: asked.max, held: count, holds_isolated, heads };
         let admission = admit(&request, &rules, &work.rules.known(), &mut turns, now);
         let taken: usize = admission.quotas.iter().map(|quota| quota.take).sum();
         let is_alone = admission.quotas.iter().any(|quota| quota.alone);
         let chosen = lines.chosen(&admission, work, &touched);
-        if let Some(before) = before
-            && taken < wanted.max
+        let Some(before) = before else {
+            work.rules.turns = turns;
+            break (admission, load_chosen(connection, &chosen, work)?);
+        };
+        if taken < asked.max
             && !is_alone
+            && unread.may_read_on(work)
             && unread.read_on(connection, work)?
         {
             // Rules hold back what is remembered. What stands behind it may go.
             work.rules.turns = before;
+            continue;
+        }
+        let chosen = load_chosen(connection, &chosen, work)?;
+        if chosen.len() < taken {
+            work.rules.turns = before;
+            asked.cut(chosen.len());
             continue;
         }
         work.rules.turns = turns;
@@ -74,9 +87,9 @@ pub(super) fn claim(
     };
     work.rules.remember(&admission.states, now);
     work.set.remember(admission.states);
-    let jobs = grant(connection, wanted, &chosen, work, now)?;
+    let jobs = grant(wanted, chosen, work, now);
     work.set.note_grants(wanted.claim_id, &jobs);
-    Ok(Grants { jobs, again_at: admission.again_at, repeated: false })
+    Ok(Grants { jobs, again_at: asked.again_at(admission.again_at, now), repeated: false })
 }
 
 /// The groups that a claim wants.
@@ -155,48 +168,87 @@ struct Chosen {
     alone: bool,
 }
 
-fn grant(
+/// A job that a claim may have, with its payload.
+struct Candidate {
+    group: i64,
+    lane: Lane,
+    seq: i64,
+    alone: bool,
+    id: JobId,
+    /// None, if it is on its way to the disk.
+    loaded: Option<Loaded>,
+    payload: String,
+}
+
+/// Loads what was chosen, up to the first job that does not fit into the answer of one claim.
+fn load_chosen(
     connection: &Connection,
-    wanted: &ClaimMany,
     chosen: &[Chosen],
+    work: &Work<'_>,
+) -> SqlResult<Vec<Candidate>> {
+    let (mut candidates, mut filled) = (Vec::new(), Filled::default());
+    for Chosen { group, lane, seqs, alone } in chosen {
+        for seq in seqs {
+            let (loaded, payload) = match load_to_grant(connection, *seq, work.names())? {
+                Some((loaded, payload)) => (Some(loaded), payload),
+                None => (None, new_payload(connection, work.new_job(*seq).id, work)?),
+            };
+            let job = loaded.as_ref().map_or_else(|| work.new_job(*seq), |loaded| &loaded.job);
+            if !filled.add(job, payload.len()) {
+                return Ok(candidates);
+            }
+            let (group, lane, seq, alone, id) = (*group, *lane, *seq, *alone, job.id);
+            candidates.push(Candidate { group, lane, seq, alone, id, loaded, payload });
+        }
+    }
+    Ok(candidates)
+}
+
+/// The payload of a job that is on its way to the disk. Few are claimed before they are written.
+fn new_payload(connection: &Connection, id: JobId, work: &Work<'_>) -> SqlResult<String> {
+    match work.flying().iter().rev().find_map(|plan| plan.new_payload(id)) {
+        Some(NewPayload::Given(payload)) => Ok(payload.as_str().to_owned()),
+        Some(NewPayload::Of(other)) => new_payload(connection, *other, work),
+        None => {
+            read_payload(connection, &Scope::Every, id)?.ok_or(rusqlite::Error::QueryReturnedNoRows)
+        }
+    }
+}
+
+fn grant(
+    wanted: &ClaimMany,
+    chosen: Vec<Candidate>,
     work: &mut Work<'_>,
     now: Timestamp,
-) -> SqlResult<Vec<Grant>> {
+) -> Vec<Grant> {
     let session = work.names().session_of(&wanted.worker);
     let renewals = session.map_or(0, |(_, session)| session.renewals);
     let mut granted = Vec::new();
-    for Chosen { group, lane, seqs, alone } in chosen {
-        let loaded = load_to_grant(connection, seqs.iter().copied(), work.names())?;
-        for (loaded, seq) in loaded.into_iter().zip(seqs) {
-            let (id, payload) = match loaded {
-                Some((loaded, payload)) => {
-                    let id = loaded.job.id;
-                    work.add(loaded);
-                    (id, payload)
-                }
-                None => (work.add_new(*seq), None),
-            };
-            let tenant = work.set.job(id).expect("it was just loaded").spec.tenant.clone();
-            let op = Op::Claim(Claim {
-                job_id: id,
-                claim_id: wanted.claim_id,
-                worker: wanted.worker.clone(),
-                trace_id: wanted.trace_id.clone(),
-                lease: wanted.lease,
-                start: wanted.start,
-                alone: *alone,
-            });
-            // The same claim had this job before and lost it: it must not take it again.
-            if work.set.apply(&tenant, &op, now).is_ok_and(|answer| !answer.recorded) {
-                work.set.place_mut(id).expect("it was just loaded").lease_seen = renewals;
-                let job = work.set.job(id).expect("it was just loaded");
-                work.ready.remove(*group, *lane, job.spec.rank(), *seq);
-                work.rules.took(job, *lane);
-                granted.push((id, payload));
-            }
+    for Candidate { group, lane, seq, alone, id, loaded, payload } in chosen {
+        match loaded {
+            Some(loaded) => work.add(loaded),
+            None => work.add_new(id),
+        }
+        let tenant = work.set.job(id).expect("it was just loaded").spec.tenant.clone();
+        let op = Op::Claim(Claim {
+            job_id: id,
+            claim_id: wanted.claim_id,
+            worker: wanted.worker.clone(),
+            trace_id: wanted.trace_id.clone(),
+            lease: wanted.lease,
+            start: wanted.start,
+            alone,
+        });
+        // The same claim had this job before and lost it: it must not take it again.
+        if work.set.apply(&tenant, &op, now).is_ok_and(|answer| !answer.recorded) {
+            work.set.place_mut(id).expect("it was just loaded").lease_seen = renewals;
+            let job = work.set.job(id).expect("it was just loaded");
+            work.ready.remove(group, lane, job.spec.rank(), seq);
+            work.rules.took(job, lane);
+            granted.push((id, Some(payload)));
         }
     }
-    Ok(granted)
+    granted
 }
 
 /// The same claim again gets the same leases: what it got before and still holds.

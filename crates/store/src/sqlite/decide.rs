@@ -214,7 +214,7 @@ fn decide_schedules(
     Ok(())
 }
 
-/// The payload of a job that was granted. Few are claimed before they are written.
+/// The payload of a job that the same claim was granted before.
 fn payload_of(
     connection: &Connection,
     id: JobId,

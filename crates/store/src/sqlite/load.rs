@@ -111,23 +111,20 @@ pub(super) fn load_job(
     statement.query_row([id.as_u128().to_be_bytes()], |row| job_of(row, names)).optional()
 }
 
-/// A job that is about to be granted, with its payload if that stands in the row. One that is on its way to the disk may
-/// not be there yet.
+/// A job that is about to be granted, with its payload if that stands in the row.
 const JOB_TO_GRANT: &str = concat!("SELECT ", job_columns!(), ", payload FROM jobs WHERE seq = ?1");
 
-/// A job and its payload, if that stands in its row.
-type ToGrant = (Loaded, Option<String>);
-
+/// A job that is about to be granted, with its payload. None, if it is on its way to the disk and not there yet.
 pub(super) fn load_to_grant(
     connection: &Connection,
-    seqs: impl IntoIterator<Item = i64>,
+    seq: i64,
     names: &impl Lookup,
-) -> SqlResult<Vec<Option<ToGrant>>> {
+) -> SqlResult<Option<(Loaded, String)>> {
     let mut by_seq = connection.prepare_cached(JOB_TO_GRANT)?;
-    let mut load = |seq: i64| {
-        by_seq.query_row([seq], |row| Ok((job_of(row, names)?, row.get(25)?))).optional()
-    };
-    seqs.into_iter().map(&mut load).collect()
+    let row = by_seq.query_row([seq], |row| Ok((job_of(row, names)?, row.get(25)?))).optional()?;
+    let Some((loaded, inline)) = row else { return Ok(None) };
+    let payload: Option<String> = inline;
+    Ok(Some((loaded, payload.map_or_else(|| load_payload(connection, seq), Ok)?)))
 }
 
 /// Served by the index `jobs_key`.

@@ -62,8 +62,8 @@ use std::{path::PathBuf, sync::Arc};
 
 use rusqlite::{Connection, ErrorCode, ffi};
 use windlass_kernel::{
-    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, LetterState, MarkName,
-    Retention, Rule, Schedule, ScheduleName, TaskId, TenantId, Timestamp, Token, TokenId, WorkerId,
+    About, Approval, DeadLetter, DlqId, Event, Job, JobId, LetterState, MarkName, Retention, Rule,
+    Schedule, ScheduleName, TaskId, TenantId, Timestamp, Token, TokenId, WorkerId,
 };
 
 #[cfg(feature = "postgres")]
@@ -85,9 +85,9 @@ use crate::{
     Bell, ClockStanding, Error, Listener, Overlap, Replies, Store, StoreFuture, Ticks, Write,
     news::{News, Sooner},
     read::{
-        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter,
-        LetterGroups, ListeningWorker, OldestReady, Output, Page, Progress, Pruned, Scope,
-        SessionView, Standing, StoredFollowUp, Traces, Verified,
+        AttemptsPage, Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter,
+        LetterFilter, LetterGroups, ListeningWorker, OldestReady, Output, Page, Progress, Pruned,
+        Scope, SessionView, Standing, StoredFollowUp, Traces, Verified,
     },
 };
 
@@ -246,10 +246,11 @@ impl Store for Sqlite {
         Box::pin(self.read_of(id, Option::is_none, read))
     }
 
-    fn outputs(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Output>> {
+    fn last_output(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Output>> {
         let scope = scope.clone();
         Box::pin(
-            self.readers.read(move |snapshot| Ok(Ok(read::read_outputs(snapshot, &scope, id)?))),
+            self.readers
+                .read(move |snapshot| Ok(Ok(read::read_last_output(snapshot, &scope, id)?))),
         )
     }
 
@@ -290,9 +291,16 @@ impl Store for Sqlite {
         Box::pin(self.read_of(id, Option::is_none, read))
     }
 
-    fn attempts(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Attempt>> {
+    fn attempts(
+        &self,
+        scope: &Scope,
+        id: JobId,
+        after: u32,
+        limit: usize,
+    ) -> StoreFuture<'_, AttemptsPage> {
         let scope = scope.clone();
-        Box::pin(self.read_of(id, Vec::is_empty, move |it| read::read_attempts(it, &scope, id)))
+        let read = move |it: &Connection| read::read_attempts(it, &scope, id, (after, limit));
+        Box::pin(self.read_of(id, |page: &AttemptsPage| page.items.is_empty(), read))
     }
 
     fn letter(&self, scope: &Scope, id: DlqId) -> StoreFuture<'_, Option<DeadLetter>> {

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 use windlass_kernel::{
-    Approval, Attempt, DeadLetter, DlqId, Epoch, Event, Job, JobId, Payload, Spec, TaskId,
-    TenantId, Timestamp,
+    Approval, DeadLetter, DlqId, Epoch, Event, Job, JobId, Spec, TaskId, TenantId, Timestamp,
 };
 
 use super::{
@@ -18,8 +17,8 @@ use crate::{
     history_page::PageSearch,
     log,
     read::{
-        EventsPage, Feed, FeedFiller, OldestReady, Output, Progress, Scope, SessionView,
-        StoredFollowUp,
+        AttemptsPage, EventsPage, Feed, FeedFiller, OldestReady, Output, Progress, Scope,
+        SessionView, StoredFollowUp,
     },
 };
 
@@ -138,23 +137,24 @@ fn log_ids(connection: &Connection, place: &Place) -> SqlResult<Vec<u64>> {
     Ok(ids)
 }
 
-const OUTPUTS: &str =
-    "SELECT attempt, result, remaining, stats FROM outputs WHERE seq = ?1 ORDER BY attempt";
+const LAST_OUTPUT: &str = "
+    SELECT attempt, result, remaining, stats FROM outputs WHERE seq = ?1
+    ORDER BY attempt DESC LIMIT 1";
 
-/// What handlers gave back, by attempt.
-pub(super) fn read_outputs(
+/// What the handler of the last attempt gave back that gave back anything.
+pub(super) fn read_last_output(
     connection: &Connection,
     scope: &Scope,
     id: JobId,
-) -> SqlResult<Vec<Output>> {
-    let Some(loaded) = read_job(connection, scope, id)? else { return Ok(Vec::new()) };
-    let mut statement = connection.prepare_cached(OUTPUTS)?;
-    let rows = statement.query_map([loaded.place.seq], |row| {
+) -> SqlResult<Option<Output>> {
+    let Some(loaded) = read_job(connection, scope, id)? else { return Ok(None) };
+    let mut statement = connection.prepare_cached(LAST_OUTPUT)?;
+    let output = |row: &rusqlite::Row<'_>| {
         let (attempt, result, remaining, stats) =
             (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
         Ok(Output { attempt, result, remaining, stats })
-    })?;
-    rows.collect()
+    };
+    statement.query_row([loaded.place.seq], output).optional()
 }
 
 const PROGRESS: &str = "
@@ -175,24 +175,27 @@ pub(super) fn read_progress(
     statement.query_row(params![id.as_u128().to_be_bytes(), scope.word()], progress).optional()
 }
 
-/// The attempts of a job: what its history tells, and the figures that handlers gave.
+const STATS: &str = "
+    SELECT stats FROM outputs
+    WHERE seq = (SELECT seq FROM jobs WHERE id = ?1) AND attempt = ?2";
+
+/// Attempts of a job: what its history tells, and the figures that handlers gave.
 pub(super) fn read_attempts(
     connection: &Connection,
     scope: &Scope,
     id: JobId,
-) -> SqlResult<Result<Vec<Attempt>, Error>> {
+    (after, limit): (u32, usize),
+) -> SqlResult<Result<AttemptsPage, Error>> {
     let events = match read_events(connection, scope, id)? {
         Ok(events) => events,
         Err(error) => return Ok(Err(error)),
     };
-    let mut attempts = windlass_kernel::attempts(&events);
-    for output in read_outputs(connection, scope, id)? {
-        let attempt = attempts.iter_mut().find(|attempt| attempt.attempt == output.attempt);
-        if let (Some(attempt), Some(stats)) = (attempt, output.stats) {
-            attempt.stats = Payload::parse(&stats, usize::MAX).ok();
-        }
-    }
-    Ok(Ok(attempts))
+    let mut statement = connection.prepare_cached(STATS)?;
+    let mut stats = |attempt: u32| -> SqlResult<Option<String>> {
+        let row = params![id.as_u128().to_be_bytes(), attempt];
+        Ok(statement.query_row(row, |row| row.get(0)).optional()?.flatten())
+    };
+    AttemptsPage::fill(windlass_kernel::attempts(&events), after, limit, &mut stats).map(Ok)
 }
 
 /// A dead letter as it stands.
@@ -323,20 +326,21 @@ pub(super) fn read_sessions(connection: &Connection) -> SqlResult<Vec<SessionVie
 /// Served by the index `jobs_ready`: it looks at all that is ready, and at nothing else. Who is next need not be who
 /// waits longest: the one is found by rank, the other by time.
 const OLDEST_READY: &str = "
-    SELECT queue, min(since) FROM (
+    SELECT tenant, queue, min(since) FROM (
         SELECT group_id, min(updated_at) AS since FROM jobs INDEXED BY jobs_ready
         WHERE (state = 'queued' OR state = 'interrupted') AND (?1 IS NULL OR tenant = ?1)
         GROUP BY group_id)
-    JOIN job_groups ON job_groups.id = group_id GROUP BY queue ORDER BY queue";
+    JOIN job_groups ON job_groups.id = group_id GROUP BY tenant, queue ORDER BY tenant, queue";
 
-/// For each queue since when the job has been ready that waits longest.
+/// For each queue of a tenant since when the job has been ready that waits longest.
 pub(super) fn read_oldest_ready(
     connection: &Connection,
     scope: &Scope,
 ) -> SqlResult<Vec<OldestReady>> {
     let mut statement = connection.prepare_cached(OLDEST_READY)?;
     let rows = statement.query_map([scope.word()], |row| {
-        Ok(OldestReady { queue: text_of(row, 0)?, since: time_of(row, 1)? })
+        let (tenant, queue) = (text_of(row, 0)?, text_of(row, 1)?);
+        Ok(OldestReady { tenant, queue, since: time_of(row, 2)? })
     })?;
     rows.collect()
 }

@@ -84,15 +84,18 @@ impl<'a> Work<'a> {
         true
     }
 
-    /// Adds the job of this number, which nobody can read yet: it is on its way.
-    pub(super) fn add_new(&mut self, seq: i64) -> JobId {
+    /// The job of this number, which nobody can read yet: it is on its way.
+    pub(super) fn new_job(&self, seq: i64) -> &'a Job {
         let rows = self.flying.iter().rev().flat_map(|plan| plan.rows.values());
         let row = rows.into_iter().find(|row| row.place.seq == seq);
-        let id = row.expect("whatever is ready is stored, or on its way").job.id;
+        &row.expect("whatever is ready is stored, or on its way").job
+    }
+
+    /// Adds a job that nobody can read yet: it is on its way.
+    pub(super) fn add_new(&mut self, id: JobId) {
         if !self.set.contains(id) {
             self.take_flying(id);
         }
-        id
     }
 
     /// Where the jobs are that this commit has touched and that could be claimed before it.

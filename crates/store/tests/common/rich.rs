@@ -177,10 +177,11 @@ impl Rich {
             assert!(verified.is_whole() && verified.events == job.version, "{verified:?}");
             let attempts = twin.attempts.values().filter(|attempt| attempt.job_id == *id);
             let attempts: Vec<_> = attempts.cloned().collect();
-            assert_eq!(self.wait(self.store.attempts(&Scope::Every, *id)), attempts, "{id}");
+            let page = self.wait(self.store.attempts(&Scope::Every, *id, 0, usize::MAX));
+            assert_eq!((page.items, page.more), (attempts, false), "{id}");
             let payload = self.wait(self.store.payload(&Scope::Every, *id));
             assert_eq!(payload.as_deref(), Some(twin.payloads[id].as_str()));
-            assert_eq!(self.outputs(*id), outputs_of(twin, *id), "{id}");
+            assert_eq!(self.last_output(*id), outputs_of(twin, *id).pop(), "{id}");
             let progress = self.wait(self.store.progress(&Scope::Every, *id));
             let progress = progress.map(|it| (it.epoch, it.at, it.value));
             let said = twin.progress.get(id);
@@ -210,10 +211,10 @@ impl Rich {
         }
     }
 
-    fn outputs(&self, id: JobId) -> Vec<(u32, Option<String>, Option<String>)> {
-        let outputs = self.wait(self.store.outputs(&Scope::Every, id)).into_iter();
-        let given = outputs.filter(|it| it.result.is_some() || it.remaining.is_some());
-        given.map(|it| (it.attempt, it.result, it.remaining)).collect()
+    fn last_output(&self, id: JobId) -> Option<(u32, Option<String>, Option<String>)> {
+        let output = self.wait(self.store.last_output(&Scope::Every, id));
+        let given = output.filter(|it| it.result.is_some() || it.remaining.is_some());
+        given.map(|it| (it.attempt, it.result, it.remaining))
     }
 
     /// A user enqueues in a transaction of its own: a job, a hit, a conflict and a refusal for each tenant.

@@ -44,10 +44,11 @@ fn check_kept(test: &TestStore) {
     for (number, text) in (1..).zip(texts()) {
         let id = JobId::from_u128(number);
         assert_eq!(test.wait(test.store.payload(&Scope::Every, id)).as_ref(), Some(&text));
-        let output = test.wait(test.store.outputs(&Scope::Every, id)).remove(0);
+        let output = test.wait(test.store.last_output(&Scope::Every, id)).unwrap();
         assert_eq!((output.result, output.remaining), (Some(text.clone()), Some(text.clone())));
         assert_eq!(output.stats.as_ref(), Some(&text));
-        let attempt = test.wait(test.store.attempts(&Scope::Every, id)).remove(0);
+        let attempts = test.wait(test.store.attempts(&Scope::Every, id, 0, 10)).items;
+        let attempt = attempts.into_iter().next().unwrap();
         assert_eq!(attempt.stats.unwrap().as_str(), text);
     }
 }

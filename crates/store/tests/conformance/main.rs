@@ -50,6 +50,7 @@ mod feed;
 mod follow_ups;
 mod history;
 mod input;
+mod large;
 mod listening;
 mod lists;
 mod long_history;

@@ -85,7 +85,7 @@ impl World for StoreWorld {
     }
 
     fn attempts(&mut self, job_id: JobId) -> Vec<Attempt> {
-        self.wait(self.store.attempts(&Scope::Every, job_id))
+        self.wait(self.store.attempts(&Scope::Every, job_id, 0, usize::MAX)).items
     }
 
     fn open_jobs(&mut self) -> Vec<Job> {

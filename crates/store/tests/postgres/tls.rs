@@ -3,8 +3,13 @@
 use std::{
     error::Error as _,
     fs,
+    io::{Read as _, Write as _},
+    net::TcpListener,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown},
     path::{Path, PathBuf},
+    sync::mpsc,
+    thread,
+    time::Duration,
 };
 
 use rcgen::{CertificateParams, Issuer, KeyPair};
@@ -59,21 +64,31 @@ fn give(folder: &Path, name: &str, text: &str) {
     chown(&path, Some(owner.uid()), Some(owner.gid())).unwrap();
 }
 
+/// The address of a server on another machine, which is this one all the same.
+fn elsewhere(port: u16, query: &str) -> Options {
+    let url = format!("postgres://postgres:hunter2@db.example:{port}/postgres?{query}");
+    let mut options = Options::parse(&url).unwrap();
+    options.config.hostaddr(std::net::Ipv4Addr::LOCALHOST.into());
+    options
+}
+
+/// All that is said about a store that cannot be opened.
+fn said(error: windlass_store::Error) -> String {
+    let mut said = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        said = format!("{said}: {next}");
+        cause = next.source();
+    }
+    said
+}
+
 /// Opens a store, and says whether all its connections are encrypted; or what is said instead.
 fn open(secure: &Secure, query: &str) -> Result<bool, String> {
     let port = secure.cluster.port();
     let url = format!("postgres://postgres@127.0.0.1:{port}/postgres?{query}");
-    let options = Options::parse(&url).unwrap();
     let runtime = runtime(1);
-    let store = runtime.block_on(Postgres::open(options)).map_err(|error| {
-        let mut said = error.to_string();
-        let mut cause = error.source();
-        while let Some(next) = cause {
-            said = format!("{said}: {next}");
-            cause = next.source();
-        }
-        said
-    })?;
+    let store = runtime.block_on(Postgres::open(Options::parse(&url).unwrap())).map_err(said)?;
     let sql = "
         SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
         WHERE application_name = 'windlass'";
@@ -94,6 +109,72 @@ fn it_is_encrypted_when_asked_for_and_verified_when_asked_for() {
     assert!(said.contains("certificate"), "{said}");
     let said = open(&secure, "sslmode=verify-full&sslrootcert=/nowhere.pem").unwrap_err();
     assert!(said.contains("/nowhere.pem"), "{said}");
+}
+
+#[test]
+fn a_server_on_another_machine_has_to_prove_who_it_is_unless_it_need_not() {
+    let secure = secure();
+    let port = secure.cluster.port();
+    let opened = |query: &str| {
+        let runtime = runtime(1);
+        runtime.block_on(Postgres::open(elsewhere(port, query))).map(drop).map_err(said)
+    };
+    let unproven = opened("").unwrap_err();
+    assert!(unproven.contains("certificate"), "{unproven}");
+    // It has a certificate of somebody whom we trust, and for another name.
+    let authority = secure.authority.display();
+    let unproven = opened(&format!("sslrootcert={authority}")).unwrap_err();
+    assert!(unproven.contains("certificate"), "{unproven}");
+    assert_eq!(opened("sslmode=require"), Ok(()));
+    assert_eq!(opened("sslmode=prefer"), Ok(()));
+}
+
+/// Listens as a server that has no TLS does, or whoever takes its place: it says so, and asks for the password. It gives
+/// back all that it is sent.
+fn listen_in_clear() -> (u16, mpsc::Receiver<Vec<u8>>) {
+    const NO_TLS: &[u8] = b"N";
+    const SEND_THE_PASSWORD: &[u8] = b"R\0\0\0\x08\0\0\0\x03";
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            let (mut all, mut part) = (Vec::new(), [0; 1024]);
+            for answer in [NO_TLS, SEND_THE_PASSWORD, b""] {
+                let Ok(length) = stream.read(&mut part) else { break };
+                all.extend_from_slice(&part[..length]);
+                // Who asks for no TLS begins with what others say second.
+                let is_question = part[..length].starts_with(&[0, 0, 0, 8]);
+                let answer =
+                    if is_question || answer.is_empty() { answer } else { SEND_THE_PASSWORD };
+                if length == 0 || stream.write_all(answer).is_err() {
+                    break;
+                }
+            }
+            let _ = tell.send(all);
+        }
+    });
+    (port, told)
+}
+
+#[test]
+fn no_password_is_sent_in_clear_to_a_server_that_says_it_has_no_tls() {
+    let (port, told) = listen_in_clear();
+    let sent = |query: &str| {
+        let opened = runtime(1).block_on(Postgres::open(elsewhere(port, query)));
+        let error = said(opened.err().expect("it is no server"));
+        (told.recv_timeout(Duration::from_secs(60)).expect("somebody came"), error)
+    };
+    let has_password = |bytes: &[u8]| bytes.windows(7).any(|part| part == b"hunter2");
+    for query in ["", "sslmode=prefer", "sslmode=require", "sslmode=verify-full"] {
+        let (bytes, error) = sent(query);
+        assert!(!has_password(&bytes), "{query:?}: the password is sent");
+        assert_eq!(bytes.len(), 8, "{query:?}: more than the question for TLS is sent");
+        assert!(error.to_lowercase().contains("tls"), "{query:?}: {error}");
+    }
+    // Only whoever says so sends it.
+    assert!(has_password(&sent("sslmode=disable").0), "the password is not asked for");
 }
 
 #[test]

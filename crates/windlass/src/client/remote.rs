@@ -11,15 +11,15 @@ use std::{
 use serde::de::DeserializeOwned;
 use tokio::task::AbortHandle;
 use windlass_kernel::{
-    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, LetterState, MarkName, Refusal,
+    About, Approval, DeadLetter, DlqId, Event, Job, JobId, LetterState, MarkName, Refusal,
     Retention, Rule, Schedule, ScheduleName, TaskId, TenantId, Timestamp, Token, TokenId, WorkerId,
 };
 use windlass_store::{
     Bell, ClockStanding, Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
     read::{
-        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter,
-        LetterGroups, ListeningWorker, OldestReady, Output, Page, Progress, Pruned, Scope,
-        SessionView, Standing, StoredFollowUp, Verified,
+        AttemptsPage, Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter,
+        LetterFilter, LetterGroups, ListeningWorker, OldestReady, Output, Page, Progress, Pruned,
+        Scope, SessionView, Standing, StoredFollowUp, Verified,
     },
 };
 
@@ -241,11 +241,9 @@ impl Store for Remote {
         Box::pin(async move { Ok(self.document(&scope, id).await?.map(|job| job.payload())) })
     }
 
-    fn outputs(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Output>> {
+    fn last_output(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Output>> {
         let scope = scope.clone();
-        Box::pin(async move {
-            Ok(self.document(&scope, id).await?.map(|job| job.outputs()).unwrap_or_default())
-        })
+        Box::pin(async move { Ok(self.document(&scope, id).await?.and_then(|job| job.output())) })
     }
 
     fn progress(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Progress>> {
@@ -283,13 +281,23 @@ impl Store for Remote {
         })
     }
 
-    fn attempts(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Attempt>> {
+    fn attempts(
+        &self,
+        scope: &Scope,
+        id: JobId,
+        after: u32,
+        limit: usize,
+    ) -> StoreFuture<'_, AttemptsPage> {
         let scope = scope.clone();
         Box::pin(async move {
-            let Some(job) = self.job(&scope, id).await? else { return Ok(Vec::new()) };
+            let Some(job) = self.job(&scope, id).await? else {
+                return Ok(AttemptsPage { items: Vec::new(), more: false });
+            };
             let path = ["jobs", &id.to_string(), "attempts"];
-            let attempts: Vec<AttemptDocument> = self.all(&path).await?;
-            Ok(attempts.into_iter().map(|attempt| attempt.into_attempt(&job)).collect())
+            let query = [("cursor", after.to_string()), ("limit", limit.min(1_000).to_string())];
+            let page: List<AttemptDocument> = self.list(&path, &query).await?;
+            let items = page.items.into_iter().map(|attempt| attempt.into_attempt(&job)).collect();
+            Ok(AttemptsPage { items, more: page.next.is_some() })
         })
     }
 
@@ -376,9 +384,13 @@ impl Store for Remote {
 
     fn oldest_ready(&self, _scope: &Scope) -> StoreFuture<'_, Vec<OldestReady>> {
         Box::pin(async {
+            let Some(tenant) = &self.tenant else {
+                return self.not_here("whose jobs wait longest");
+            };
             let queues: Vec<QueueDocument> = self.all(&["queues"]).await?;
             let oldest = queues.into_iter().filter_map(|queue| {
-                Some(OldestReady { since: queue.oldest_ready_at?, queue: queue.queue })
+                let (tenant, since) = (tenant.clone(), queue.oldest_ready_at?);
+                Some(OldestReady { tenant, queue: queue.queue, since })
             });
             Ok(oldest.collect())
         })

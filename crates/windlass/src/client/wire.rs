@@ -234,11 +234,11 @@ impl JobDocument {
     }
 
     /// What its last attempt that gave something back gave back.
-    pub(super) fn outputs(&self) -> Vec<read::Output> {
+    pub(super) fn output(&self) -> Option<read::Output> {
         let (result, remaining) = (text(self.result.as_deref()), text(self.remaining.as_deref()));
         let is_there = result.is_some() || remaining.is_some();
         let output = read::Output { attempt: self.attempt, result, remaining, stats: None };
-        is_there.then_some(output).into_iter().collect()
+        is_there.then_some(output)
     }
 
     /// How far its handler said it had come.

@@ -122,8 +122,8 @@ pub(super) async fn wait(inner: &Inner, scope: &Scope, id: JobId) -> Result<Ende
         };
         let job = job.ok_or(Error::NoJob(id))?;
         if job.state.is_end() {
-            let mut outputs = inner.store.outputs(scope, id).await?;
-            let last = outputs.pop().filter(|output| output.attempt == job.attempt);
+            let last = inner.store.last_output(scope, id).await?;
+            let last = last.filter(|output| output.attempt == job.attempt);
             let (result, remaining) = last.map_or((None, None), |it| (it.result, it.remaining));
             return Ok(Ended { job, result, remaining });
         }

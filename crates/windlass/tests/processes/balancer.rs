@@ -10,16 +10,16 @@ use std::sync::{
 
 use windlass::HandlerResult;
 use windlass_kernel::{
-    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, LetterState, MarkName,
-    Retention, Rule, Schedule, ScheduleName, TaskId, TenantId, Token, TokenId, WorkerId,
+    About, Approval, DeadLetter, DlqId, Event, Job, JobId, LetterState, MarkName, Retention, Rule,
+    Schedule, ScheduleName, TaskId, TenantId, Token, TokenId, WorkerId,
 };
 use windlass_store::{
     Bell, ClockStanding, Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
     postgres::{Options, Postgres},
     read::{
-        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter,
-        LetterGroups, Listens, OldestReady, Output, Page, Progress, Pruned, Scope, SessionView,
-        Standing, StoredFollowUp, Verified,
+        AttemptsPage, Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter,
+        LetterFilter, LetterGroups, ListeningWorker, OldestReady, Output, Page, Progress, Pruned,
+        Scope, SessionView, Standing, StoredFollowUp, Verified,
     },
 };
 use windlass_testkit::refusals::{Refused, asks_for_an_end};
@@ -119,12 +119,12 @@ impl Store for Balancer {
         job(scope: &Scope, id: JobId) -> Option<Job>;
         newest_of_task(scope: &Scope, task: &TaskId) -> Option<Job>;
         payload(scope: &Scope, id: JobId) -> Option<String>;
-        outputs(scope: &Scope, id: JobId) -> Vec<Output>;
+        last_output(scope: &Scope, id: JobId) -> Option<Output>;
         progress(scope: &Scope, id: JobId) -> Option<Progress>;
         events(scope: &Scope, id: JobId) -> Vec<Event>;
         events_after(scope: &Scope, id: JobId, after: u64, limit: usize) -> Option<EventsPage>;
         verify(scope: &Scope, id: JobId) -> Option<Verified>;
-        attempts(scope: &Scope, id: JobId) -> Vec<Attempt>;
+        attempts(scope: &Scope, id: JobId, after: u32, limit: usize) -> AttemptsPage;
         letter(scope: &Scope, id: DlqId) -> Option<DeadLetter>;
         approvals(scope: &Scope, id: DlqId) -> Vec<Approval>;
         open_jobs() -> Vec<Job>;
@@ -132,7 +132,7 @@ impl Store for Balancer {
         letters(filter: LetterFilter, cursor: Cursor) -> Page<DeadLetter>;
         letter_groups(scope: &Scope, state: LetterState) -> LetterGroups;
         sessions() -> Vec<SessionView>;
-        listening(scope: &Scope) -> Vec<(WorkerId, Listens)>;
+        listening(scope: &Scope) -> Vec<ListeningWorker>;
         oldest_ready(scope: &Scope) -> Vec<OldestReady>;
         feed(scope: &Scope, after: u64, rows: u32) -> Feed;
         feed_end() -> u64;

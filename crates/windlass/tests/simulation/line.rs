@@ -13,15 +13,15 @@ use std::{
 
 use tokio::time::sleep;
 use windlass_kernel::{
-    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, LetterState, MarkName, Op,
-    Refusal, Retention, Schedule, ScheduleName, TaskId, TenantId, Token, TokenId, WorkerId,
+    About, Approval, DeadLetter, DlqId, Event, Job, JobId, LetterState, MarkName, Op, Refusal,
+    Retention, Schedule, ScheduleName, TaskId, TenantId, Token, TokenId, WorkerId,
 };
 use windlass_store::{
     ClockStanding, Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
     read::{
-        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter,
-        LetterGroups, ListeningWorker, OldestReady, Output, Page, Progress, Pruned, Scope,
-        SessionView, StoredFollowUp, Verified,
+        AttemptsPage, Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter,
+        LetterFilter, LetterGroups, ListeningWorker, OldestReady, Output, Page, Progress, Pruned,
+        Scope, SessionView, StoredFollowUp, Verified,
     },
     sqlite::Sqlite,
 };
@@ -175,12 +175,12 @@ impl Store for Line {
         job(scope: &Scope, id: JobId) -> Option<Job>;
         newest_of_task(scope: &Scope, task: &TaskId) -> Option<Job>;
         payload(scope: &Scope, id: JobId) -> Option<String>;
-        outputs(scope: &Scope, id: JobId) -> Vec<Output>;
+        last_output(scope: &Scope, id: JobId) -> Option<Output>;
         progress(scope: &Scope, id: JobId) -> Option<Progress>;
         events(scope: &Scope, id: JobId) -> Vec<Event>;
         events_after(scope: &Scope, id: JobId, after: u64, limit: usize) -> Option<EventsPage>;
         verify(scope: &Scope, id: JobId) -> Option<Verified>;
-        attempts(scope: &Scope, id: JobId) -> Vec<Attempt>;
+        attempts(scope: &Scope, id: JobId, after: u32, limit: usize) -> AttemptsPage;
         letter(scope: &Scope, id: DlqId) -> Option<DeadLetter>;
         approvals(scope: &Scope, id: DlqId) -> Vec<Approval>;
         open_jobs() -> Vec<Job>;

@@ -6,15 +6,15 @@ use std::sync::{
 };
 
 use windlass_kernel::{
-    About, Approval, Attempt, DeadLetter, DlqId, Event, Job, JobId, LetterState, MarkName,
-    Retention, Schedule, ScheduleName, TaskId, TenantId, Token, TokenId, WorkerId,
+    About, Approval, DeadLetter, DlqId, Event, Job, JobId, LetterState, MarkName, Retention,
+    Schedule, ScheduleName, TaskId, TenantId, Token, TokenId, WorkerId,
 };
 use windlass_store::{
     ClockStanding, Listener, Overlap, Replies, Store, StoreFuture, Write,
     read::{
-        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter,
-        LetterGroups, ListeningWorker, OldestReady, Output, Page, Progress, Pruned, Scope,
-        SessionView, StoredFollowUp, Verified,
+        AttemptsPage, Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter,
+        LetterFilter, LetterGroups, ListeningWorker, OldestReady, Output, Page, Progress, Pruned,
+        Scope, SessionView, StoredFollowUp, Verified,
     },
 };
 
@@ -62,8 +62,8 @@ impl Store for Counted {
         self.store.payload(scope, id)
     }
 
-    fn outputs(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Output>> {
-        self.store.outputs(scope, id)
+    fn last_output(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Output>> {
+        self.store.last_output(scope, id)
     }
 
     fn progress(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Progress>> {
@@ -88,8 +88,14 @@ impl Store for Counted {
         self.store.verify(scope, id)
     }
 
-    fn attempts(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Vec<Attempt>> {
-        self.store.attempts(scope, id)
+    fn attempts(
+        &self,
+        scope: &Scope,
+        id: JobId,
+        after: u32,
+        limit: usize,
+    ) -> StoreFuture<'_, AttemptsPage> {
+        self.store.attempts(scope, id, after, limit)
     }
 
     fn letter(&self, scope: &Scope, id: DlqId) -> StoreFuture<'_, Option<DeadLetter>> {

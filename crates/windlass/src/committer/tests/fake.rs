@@ -13,7 +13,7 @@ use tokio::{
     task::JoinHandle,
 };
 use windlass_kernel::{
-    About, Actor, Approval, Attempt, By, DeadLetter, DlqId, Epoch, Event, Jitter, Job, JobId, Kind,
+    About, Actor, Approval, By, DeadLetter, DlqId, Epoch, Event, Jitter, Job, JobId, Kind,
     LetterState, MarkName, Op, Payload, Principal, Refusal, Retention, Schedule, ScheduleName,
     TaskId, TenantId, Timestamp, Token, TokenId, WorkerId,
     ids::ClaimId,
@@ -23,9 +23,9 @@ use windlass_store::{
     Bell, ClaimMany, ClockStanding, Error, Listener, Overlap, Replies, Reply, Store, StoreFuture,
     Write,
     read::{
-        Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, LetterFilter,
-        LetterGroups, ListeningWorker, OldestReady, Output, Page, Progress, Pruned, Scope,
-        SessionView, StoredFollowUp, Verified,
+        AttemptsPage, Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter,
+        LetterFilter, LetterGroups, ListeningWorker, OldestReady, Output, Page, Progress, Pruned,
+        Scope, SessionView, StoredFollowUp, Verified,
     },
 };
 
@@ -172,7 +172,7 @@ impl Store for Fake {
     fn payload(&self, _: &Scope, _: JobId) -> StoreFuture<'_, Option<String>> {
         unasked()
     }
-    fn outputs(&self, _: &Scope, _: JobId) -> StoreFuture<'_, Vec<Output>> {
+    fn last_output(&self, _: &Scope, _: JobId) -> StoreFuture<'_, Option<Output>> {
         unasked()
     }
     fn progress(&self, _: &Scope, _: JobId) -> StoreFuture<'_, Option<Progress>> {
@@ -193,7 +193,7 @@ impl Store for Fake {
     fn verify(&self, _: &Scope, _: JobId) -> StoreFuture<'_, Option<Verified>> {
         unasked()
     }
-    fn attempts(&self, _: &Scope, _: JobId) -> StoreFuture<'_, Vec<Attempt>> {
+    fn attempts(&self, _: &Scope, _: JobId, _: u32, _: usize) -> StoreFuture<'_, AttemptsPage> {
         unasked()
     }
     fn letter(&self, _: &Scope, _: DlqId) -> StoreFuture<'_, Option<DeadLetter>> {

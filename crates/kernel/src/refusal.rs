@@ -180,8 +180,8 @@ codes! {
         "A job of this task has not come to its end, so the task cannot be run again yet.",
         "Wait for that job or cancel it, then run the task again.";
     TaskDuplicate, "TASK_DUPLICATE", BusinessRule, false,
-        "The task exists already, or its idempotency key is known with other fields.",
-        "Send the first request of the task again as it was, or use a new task id.";
+        "The task exists already, its idempotency key is known with other fields, or a later job of it has run.",
+        "Send the first request of the task again as it was, or use a new task id. To run a task again, retry its newest job.";
     ApprovalRequired, "APPROVAL_REQUIRED", BusinessRule, false,
         "Discarding a dead letter takes a reason and two different people.",
         "One person asks and says why, another one approves: the message says whose turn it is.";

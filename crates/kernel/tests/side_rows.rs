@@ -349,3 +349,29 @@ fn a_reason_is_bounded() {
         assert_eq!(scene.commit(&cancel.into()).is_ok(), is_taken, "{length} bytes");
     }
 }
+
+/// A delivery of a webhook, say. Whoever may enqueue could silence it otherwise, by naming it as a task.
+#[test]
+fn a_caller_does_not_take_over_from_a_job_of_the_servers_own() {
+    let mut scene = Scene::with(|new| {
+        new.kind = Kind::new("windlass.webhook").expect("a name");
+        let key = IdempotencyKey::new("delivery").expect("a key");
+        new.idempotency = Idempotency::Server { key };
+    });
+    scene.claim(true);
+    scene.settle(Outcome::Failed(Failure::permanent("GONE", "it is gone")), None);
+    let payload = Payload::parse("{}", 10).expect("an object");
+    let mut new = NewJob::new(Kind::new("mail").expect("a name"), payload);
+    new.task = Some(NewTask { task_id: TaskId::of_job(JOB), may_rerun: true });
+    scene.enqueue(AGAIN, new);
+    let dlq_id = DlqId::of_job(JOB);
+    assert_eq!(scene.store.jobs[&AGAIN].spec.origin, Origin::Enqueued);
+    assert_eq!(scene.store.letters[&dlq_id].state, LetterState::Open);
+    let (force, grace, by) = (true, Cancel::GRACE_DEFAULT, user("ann"));
+    let cancel = Cancel { job_id: AGAIN, force, grace, reason: None, by };
+    scene.commit(&cancel.into()).expect("it can be cancelled");
+    let (new_job_id, by) = (JobId::from_u128(4), user("ann"));
+    let requeue = Requeue { dlq_id, new_job_id, payload: None, by };
+    scene.commit(&requeue.into()).expect("it is still there to be requeued");
+    assert_eq!(scene.store.letters[&dlq_id].requeued_as, Some(new_job_id));
+}

@@ -72,7 +72,8 @@ pub(crate) struct NewJobBody {
     /// Where the key is unique.
     #[schemars(with = "Option<String>")]
     idempotency_scope: Option<IdempotencyScope>,
-    /// What it is a run of. A task that ran before, and is at its end, runs again.
+    /// What it is a run of. A task that ran before, and is at its end, runs again; if its last job failed, this one takes
+    /// over from the dead letter.
     #[schemars(with = "Option<String>")]
     task_id: Option<TaskId>,
     /// What it has in common with others: limits and turns can be by key.

@@ -119,7 +119,7 @@ fn an_old_schema_is_found_and_left_as_it_is() {
         let shell = Shell::new();
         golden(&shell, version);
         let before = fs::read(shell.folder().join("windlass.db")).unwrap();
-        let expected = format!("it is at step {version} of 8");
+        let expected = format!("it is at step {version} of 9");
         check(&shell, "", ("schema", "note", &expected));
         assert_eq!(fs::read(shell.folder().join("windlass.db")).unwrap(), before);
     }
@@ -129,7 +129,7 @@ fn an_old_schema_is_found_and_left_as_it_is() {
 fn a_newer_schema_is_found() {
     let shell = shell();
     sql(&shell, "PRAGMA user_version = 99");
-    check(&shell, "", ("schema", "bad", "it is at step 99, and this program knows 8"));
+    check(&shell, "", ("schema", "bad", "it is at step 99, and this program knows 9"));
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn a_leaked_lease_and_an_open_letter_are_found() {
     let shell = Shell::new();
     let server = Server::start(shell.folder(), "");
     let job = server.enqueue(&json!({"kind": "lost"}));
-    let claim = json!({"worker_id": "w1", "kinds": ["lost"], "lease_ms": 1_000, "start": true});
+    let claim = json!({"worker_id": "w1", "kinds": ["lost"], "lease_ms": 5_000, "start": true});
     let (status, leases) = server.call("POST", "/api/v1/claims", Some(&claim));
     assert_eq!(
         (status, leases["leases"][0]["job"]["job_id"] == job.as_str()),

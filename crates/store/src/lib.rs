@@ -252,11 +252,13 @@ pub trait Store: Send + Sync {
     /// is.
     fn follow_ups(&self, max: usize) -> StoreFuture<'_, Vec<StoredFollowUp>>;
 
-    /// Children of a job that are not at their end, at most `max`.
+    /// Children of a job that are not at their end, at most `max`, after this one in the order in which they are given:
+    /// whoever has seen it need not pass those before it again, at their end or not.
     fn open_children(
         &self,
         tenant: &TenantId,
         parent: JobId,
+        after: Option<JobId>,
         max: usize,
     ) -> StoreFuture<'_, Vec<JobId>>;
 

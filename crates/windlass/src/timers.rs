@@ -21,6 +21,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use windlass_kernel::{Op, Retention, timer};
 use windlass_store::{Error, Listener, Write, read::Due};
 
+use self::follow_ups::Cancelling;
 use crate::engine::Inner;
 
 /// How timers and recovery go about it.
@@ -81,6 +82,7 @@ impl Timers {
         let mut prune_at = Instant::now() + self.config.prune_every;
         let mut recover_at = Instant::now();
         let mut was_told = false;
+        let mut cancelling = Cancelling::default();
         // How many looks have failed, one after the other.
         let mut failures = 0u32;
         loop {
@@ -97,7 +99,7 @@ impl Timers {
                 };
             }
             let looked = match recovering {
-                Ok(more) => look(&engine, self.config.batch_max, more).await,
+                Ok(more) => look(&engine, &mut cancelling, self.config.batch_max, more).await,
                 Err(error) => Err(error),
             };
             if let Some(retention) = self.retention.filter(|_| now >= prune_at) {
@@ -176,8 +178,13 @@ struct Looked {
 }
 
 /// Looks once, and does what has to be done. There may be more for another reason.
-async fn look(engine: &Inner, max: usize, recovering: bool) -> Result<Looked, Error> {
-    let following = follow_ups::carry_out(engine, max).await?;
+async fn look(
+    engine: &Inner,
+    cancelling: &mut Cancelling,
+    max: usize,
+    recovering: bool,
+) -> Result<Looked, Error> {
+    let following = follow_ups::carry_out(engine, cancelling, max).await?;
     let asked_at = engine.ids.now();
     let Due { jobs, schedules, now, next_at, next_retry_at } = engine.store.due(max).await?;
     engine.store_clock.hear(asked_at, now, engine.ids.now());

@@ -609,12 +609,13 @@ impl Store for Postgres {
         &self,
         tenant: &TenantId,
         parent: JobId,
+        after: Option<JobId>,
         max: usize,
     ) -> StoreFuture<'_, Vec<JobId>> {
         let tenant = tenant.clone();
         self.ask(move |inner| async move {
             let read = async move |it: &ClientWrapper| {
-                read::read_open_children(it, &tenant, parent, max).await
+                read::read_open_children(it, &tenant, parent, after, max).await
             };
             inner.with_client(read).await
         })

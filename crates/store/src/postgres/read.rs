@@ -485,7 +485,7 @@ pub(super) async fn read_follow_ups(
 /// A subquery with a limit or an offset is not merged with what is around it.
 const OPEN_CHILDREN: &str = "
     SELECT child.id
-    FROM (SELECT id FROM children WHERE parent = $1 ORDER BY id OFFSET 0) AS child
+    FROM (SELECT id FROM children WHERE parent = $1 AND id >= $4 ORDER BY id OFFSET 0) AS child
     CROSS JOIN LATERAL (
         SELECT FROM jobs
         WHERE jobs.id = child.id AND jobs.tenant = $2
@@ -498,12 +498,15 @@ pub(super) async fn read_open_children(
     client: &ClientWrapper,
     tenant: &TenantId,
     parent: JobId,
+    after: Option<JobId>,
     max: usize,
 ) -> PgResult<Vec<JobId>> {
+    let from = after.map_or(0, |id| id.as_u128().saturating_add(1));
     let ask = Ask::new(OPEN_CHILDREN)
         .with(Uuid(parent.as_u128()))
         .with(tenant.as_str().to_owned())
-        .with(i64::try_from(max).unwrap_or(i64::MAX));
+        .with(i64::try_from(max).unwrap_or(i64::MAX))
+        .with(Uuid(from));
     run_one(client, ask).await?.iter().map(|row| id_of(row, 0)).collect()
 }
 

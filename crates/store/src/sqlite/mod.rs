@@ -465,10 +465,11 @@ impl Store for Sqlite {
         &self,
         tenant: &TenantId,
         parent: JobId,
+        after: Option<JobId>,
         max: usize,
     ) -> StoreFuture<'_, Vec<JobId>> {
         let tenant = tenant.clone();
-        let read = move |it: &Connection| read::read_open_children(it, &tenant, parent, max);
+        let read = move |it: &Connection| read::read_open_children(it, &tenant, parent, after, max);
         Box::pin(self.readers.read(move |snapshot| Ok(Ok(read(snapshot)?))))
     }
 

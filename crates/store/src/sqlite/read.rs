@@ -363,6 +363,7 @@ pub(super) fn read_follow_ups(
 const OPEN_CHILDREN: &str = "
     SELECT jobs.id FROM children JOIN jobs ON jobs.seq = children.seq
     WHERE children.parent = ?1 AND jobs.tenant = ?2
+        AND children.seq > coalesce((SELECT seq FROM jobs WHERE id = ?4), -1)
         AND jobs.state NOT IN ('succeeded', 'partial', 'failed', 'cancelled')
     ORDER BY children.seq LIMIT ?3";
 
@@ -371,11 +372,13 @@ pub(super) fn read_open_children(
     connection: &Connection,
     tenant: &TenantId,
     parent: JobId,
+    after: Option<JobId>,
     max: usize,
 ) -> SqlResult<Vec<JobId>> {
     let mut statement = connection.prepare_cached(OPEN_CHILDREN)?;
     let limit = i64::try_from(max).unwrap_or(i64::MAX);
-    let of = params![parent.as_u128().to_be_bytes(), tenant.as_str(), limit];
+    let after = after.map(|id| id.as_u128().to_be_bytes());
+    let of = params![parent.as_u128().to_be_bytes(), tenant.as_str(), limit, after];
     let rows = statement.query_map(of, |row| Ok(JobId::from_u128(u128_of(row, 0)?)))?;
     rows.collect()
 }

@@ -75,15 +75,19 @@ fn children_are_found_until_they_are_at_their_end(backend: Backend) {
     let parent = test.enqueue(1, plain());
     let granted = test.claim("w1", 1, 1).remove(0);
     let children = [2, 3, 4].map(|number| child_of(&test, parent, number));
-    let open = |max| test.wait(test.store.open_children(&tenant(), parent, max));
+    let after = |child, max| test.wait(test.store.open_children(&tenant(), parent, child, max));
+    let open = |max| after(None, max);
     assert_eq!(open(10), children);
     assert_eq!(open(2), children[..2]);
+    assert_eq!(after(Some(children[0]), 10), children[1..]);
+    assert_eq!(after(Some(children[2]), 10), []);
     let other = TenantId::new("other").unwrap();
-    assert_eq!(test.wait(test.store.open_children(&other, parent, 10)), []);
-    assert_eq!(test.wait(test.store.open_children(&tenant(), children[0], 10)), []);
+    assert_eq!(test.wait(test.store.open_children(&other, parent, None, 10)), []);
+    assert_eq!(test.wait(test.store.open_children(&tenant(), children[0], None, 10)), []);
     for granted in test.claim("w1", 2, 2) {
         test.op(settle(granted.job.id, granted.job.epoch, succeeded())).unwrap();
     }
     assert_eq!(open(10), children[2..]);
+    assert_eq!(after(Some(children[0]), 10), children[2..], "it has ended, and is still a place");
     assert_eq!(granted.job.id, parent);
 }

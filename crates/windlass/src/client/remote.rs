@@ -516,6 +516,7 @@ impl Store for Remote {
         &self,
         _tenant: &TenantId,
         _parent: JobId,
+        _after: Option<JobId>,
         _max: usize,
     ) -> StoreFuture<'_, Vec<JobId>> {
         Box::pin(async { Ok(Vec::new()) })

@@ -3,6 +3,8 @@
 //! Each is carried out as ops that change nothing the second time, and is struck off after that. So it happens
 //! also if the process dies in between, or if two engines do it at once.
 
+use std::collections::BTreeMap;
+
 use windlass_kernel::{
     Actor, FollowUp, JobId, Op, TenantId,
     ops::{Cancel, Wake, WakeBy},
@@ -11,17 +13,30 @@ use windlass_store::{Error, Write, read::StoredFollowUp};
 
 use crate::engine::Inner;
 
-/// The children that are told at once; the others come with the next look. Each look passes those that have ended, so it
-/// takes many.
+/// The children that are told at once; the others come with the next look.
 const CHILDREN_MAX: usize = 2_000;
+
+/// How far the children of parents that were cancelled are told, by follow-up.
+///
+/// A parent that is cancelled gets no more children, so one pass through all of them is enough: neither those that have
+/// ended nor those that were asked and still run are passed again. After a restart it begins anew.
+#[derive(Debug, Default)]
+pub(super) struct Cancelling {
+    told_to: BTreeMap<i64, JobId>,
+}
 
 /// Carries out at most so many. Is there more to do?
 ///
 /// The ends of children are told together, and all that is done is struck off together: a job with many children has as
 /// many ends to be told of, and two commits for each, one after the other, held up everything behind them.
-pub(super) async fn carry_out(engine: &Inner, max: usize) -> Result<bool, Error> {
+pub(super) async fn carry_out(
+    engine: &Inner,
+    cancelling: &mut Cancelling,
+    max: usize,
+) -> Result<bool, Error> {
     let found = engine.store.follow_ups(max).await?;
-    let more = found.len() >= max;
+    let mut more = found.len() >= max;
+    cancelling.told_to.retain(|id, _| found.iter().any(|it| it.id == *id));
     let (mut ended, mut wakes, mut done) = (Vec::new(), Vec::new(), Vec::new());
     for StoredFollowUp { id, tenant, follow_up } in found {
         match follow_up {
@@ -31,7 +46,15 @@ pub(super) async fn carry_out(engine: &Inner, max: usize) -> Result<bool, Error>
                 wakes.push(Write::Op { tenant, op });
             }
             FollowUp::CancelChildren { parent } => {
-                done.extend(cancel_children(engine, &tenant, parent).await?.then_some(id));
+                let after = cancelling.told_to.get(&id).copied();
+                match cancel_children(engine, &tenant, parent, after).await? {
+                    Told::All => done.push(id),
+                    Told::To(child) => {
+                        cancelling.told_to.insert(id, child);
+                        more = true;
+                    }
+                    Told::NotAll => {}
+                }
             }
         }
     }
@@ -44,9 +67,24 @@ pub(super) async fn carry_out(engine: &Inner, max: usize) -> Result<bool, Error>
     Ok(more)
 }
 
-/// Are all children told?
-async fn cancel_children(engine: &Inner, tenant: &TenantId, parent: JobId) -> Result<bool, Error> {
-    let children = engine.store.open_children(tenant, parent, CHILDREN_MAX).await?;
+/// Which children were told.
+enum Told {
+    All,
+    /// All up to this one.
+    To(JobId),
+    /// Some could not be told: they come again.
+    NotAll,
+}
+
+/// Tells the next children that their parent is cancelled.
+async fn cancel_children(
+    engine: &Inner,
+    tenant: &TenantId,
+    parent: JobId,
+    after: Option<JobId>,
+) -> Result<Told, Error> {
+    let children = engine.store.open_children(tenant, parent, after, CHILDREN_MAX).await?;
+    let last = children.last().copied().filter(|_| children.len() >= CHILDREN_MAX);
     let cancel = |job_id| {
         let (reason, by) =
             (Some(format!("its parent {parent} is cancelled")), Actor::Scheduler.into());
@@ -54,9 +92,12 @@ async fn cancel_children(engine: &Inner, tenant: &TenantId, parent: JobId) -> Re
         let op = Op::Cancel(Cancel { job_id, force: false, grace, reason, by });
         Write::Op { tenant: tenant.clone(), op }
     };
-    let all = children.len() < CHILDREN_MAX;
     let told = engine.submit_many(children.into_iter().map(cancel).collect()).await;
-    Ok(all && told.iter().all(is_settled))
+    Ok(match last {
+        _ if !told.iter().all(is_settled) => Told::NotAll,
+        Some(child) => Told::To(child),
+        None => Told::All,
+    })
 }
 
 /// Was the op answered, be it by a refusal? Then asking again would bring nothing new.

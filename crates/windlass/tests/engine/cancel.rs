@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use windlass::{HandlerResult, Scope, State, job, testing};
-use windlass_kernel::Fact;
+use windlass_kernel::{Fact, ops::Cancel};
 
 use crate::common::{Do, act};
 
@@ -87,6 +87,32 @@ async fn the_children_of_a_cancelled_job_are_cancelled_too() -> HandlerResult {
     engine.cancel(parent).await?;
     assert_eq!(engine.wait(child).await?.job.state, State::Cancelled);
     assert_eq!(engine.job(other).await?.state, State::Queued);
+    Ok(())
+}
+
+/// Those that were asked and go on must not stand in the way of those that were not.
+#[tokio::test(start_paused = true)]
+async fn running_children_are_all_asked_to_stop_however_many_there_are() -> HandlerResult {
+    let engine = testing::engine()?;
+    let parent = engine.enqueue(job(Do::succeed()).after(Duration::from_secs(3600))).await?.id;
+    let requests: Vec<_> = (0..2_500).map(|_| job(Do::Hang).parent(parent)).collect();
+    let mut children = Vec::new();
+    for enqueued in engine.enqueue_all(requests).await {
+        children.push(enqueued?.id);
+    }
+    let worker = engine.worker().concurrency(children.len()).handle(act).start().await?;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    engine.cancel(parent).await?;
+    tokio::time::sleep(Cancel::GRACE_DEFAULT / 3).await;
+    let mut not_asked = 0;
+    for id in children {
+        let child = engine.job(id).await?;
+        assert_eq!(child.state, State::Running);
+        not_asked += u32::from(child.cancel.is_none());
+    }
+    assert_eq!(not_asked, 0);
+    assert_eq!(engine.store().follow_ups(10).await?, [], "it is struck off");
+    worker.kill();
     Ok(())
 }
 

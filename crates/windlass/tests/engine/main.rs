@@ -16,6 +16,7 @@ mod health;
 mod keeping;
 mod leases;
 #[path = "../simulation/line.rs"]
+#[expect(dead_code, reason = "the simulation uses more of it")]
 mod line;
 mod lost_answers;
 mod mass_failure;

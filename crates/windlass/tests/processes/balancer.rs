@@ -151,7 +151,9 @@ impl Store for Balancer {
         raise_incarnation() -> ();
         due(max: usize) -> Due;
         follow_ups(max: usize) -> Vec<StoredFollowUp>;
-        open_children(tenant: &TenantId, parent: JobId, max: usize) -> Vec<JobId>;
+        open_children(
+            tenant: &TenantId, parent: JobId, after: Option<JobId>, max: usize
+        ) -> Vec<JobId>;
         held_by(worker: &WorkerId, max: usize) -> Vec<(TenantId, JobId, u64)>;
         rules() -> Vec<Rule>;
         standing(scope: &Scope, id: JobId) -> Option<Standing>;

@@ -4,6 +4,7 @@
 //! each way has a weather of its own. What is refused is noted, to be held against the history.
 
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
@@ -28,7 +29,7 @@ use windlass_store::{
 
 use windlass_testkit::refusals::{Refused, asks_for_an_end};
 
-use crate::{chance::Chance, node::Ground};
+use crate::chance::Chance;
 
 /// How a line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,42 +43,60 @@ pub(crate) enum Weather {
 
 /// A line to the store, which the store's other lines know nothing of.
 pub(crate) struct Line {
-    ground: Ground,
+    store: Arc<Sqlite>,
     chance: Chance,
     /// The weather of each way.
     ways: Mutex<Vec<Weather>>,
     lost_answers: AtomicU64,
+    /// Workers that are proven dead, for all lines.
+    dead: Arc<Mutex<BTreeSet<WorkerId>>>,
+    /// All that was refused, on all lines.
+    refused: Arc<Mutex<Vec<Refused>>>,
+    /// So many of a hundred settles are refused by a lie.
+    lies_percent: u64,
 }
 
 impl Line {
-    pub(crate) fn new(ground: &Ground, chance: Chance) -> Self {
-        let ways = vec![Weather::Fine; 1 + chance.index(3)];
-        let lost_answers = AtomicU64::new(0);
-        Self { ground: ground.clone(), chance, ways: Mutex::new(ways), lost_answers }
+    pub(crate) fn new(
+        store: Arc<Sqlite>,
+        chance: Chance,
+        dead: Arc<Mutex<BTreeSet<WorkerId>>>,
+    ) -> Self {
+        let (ways, lost_answers) = (Mutex::new(vec![Weather::Fine]), AtomicU64::new(0));
+        let (refused, lies_percent) = (Arc::default(), 0);
+        Self { store, chance, ways, lost_answers, dead, refused, lies_percent }
+    }
+
+    /// The same by so many ways.
+    pub(crate) fn by_ways(self, count: usize) -> Self {
+        Self { ways: Mutex::new(vec![Weather::Fine; count]), ..self }
+    }
+
+    /// The same, with what is refused noted there, and with so many lies of a hundred.
+    pub(crate) fn noting(self, refused: Arc<Mutex<Vec<Refused>>>, lies_percent: u64) -> Self {
+        Self { refused, lies_percent, ..self }
+    }
+
+    /// The weather of all ways.
+    pub(crate) fn set(&self, weather: Weather) {
+        self.ways.lock().unwrap().fill(weather);
     }
 
     /// The weather changes on one of the ways.
     pub(crate) fn change(&self, weather: Weather) {
-        let mut ways = self.ways.lock().unwrap();
-        let way = self.chance.index(ways.len());
-        ways[way] = weather;
-    }
-
-    /// All ways are fine.
-    pub(crate) fn heal(&self) {
-        self.ways.lock().unwrap().fill(Weather::Fine);
+        let way = self.any_way();
+        self.ways.lock().unwrap()[way] = weather;
     }
 
     pub(crate) fn lost_answers(&self) -> u64 {
         self.lost_answers.load(Ordering::SeqCst)
     }
 
-    fn store(&self) -> &Sqlite {
-        &self.ground.store
-    }
-
     fn any_way(&self) -> usize {
-        self.chance.index(self.ways.lock().unwrap().len())
+        match self.ways.lock().unwrap().len() {
+            1 => 0,
+            count => self.chance.index(count),
+        }
     }
 
     fn weather(&self, way: usize) -> Weather {
@@ -104,20 +123,20 @@ impl Line {
     async fn commit_and_note(&self, writes: Arc<Vec<Write>>) -> Result<Replies, Error> {
         let asks = |write: &Write| matches!(write, Write::Op { op, .. } if asks_for_an_end(op));
         let feed_begin = match writes.iter().any(asks) {
-            true => self.store().feed_end().await?,
+            true => self.store.feed_end().await?,
             false => 0,
         };
-        let replies = match self.ground.lies {
-            None => self.store().commit(writes.clone()).await?,
-            Some(percent) => self.lie(&writes, percent).await?,
+        let replies = match self.lies_percent {
+            0 => self.store.commit(writes.clone()).await?,
+            percent => self.lie(&writes, percent).await?,
         };
         if replies.iter().all(Result::is_ok) {
             return Ok(replies);
         }
-        let feed = feed_begin..=self.store().feed_end().await?;
+        let feed = feed_begin..=self.store.feed_end().await?;
         for (write, reply) in writes.iter().zip(&replies) {
             if let (Write::Op { op, .. }, Err(refusal)) = (write, reply) {
-                self.ground.refused.lock().unwrap().extend(Refused::of(op, refusal, feed.clone()));
+                self.refused.lock().unwrap().extend(Refused::of(op, refusal, feed.clone()));
             }
         }
         Ok(replies)
@@ -131,7 +150,7 @@ impl Line {
             writes.iter().map(|it| is_settle(it) && self.chance.percent(percent)).collect();
         let honest = writes.iter().zip(&lies).filter(|(_, lie)| !**lie);
         let honest: Vec<Write> = honest.map(|(write, _)| write.clone()).collect();
-        let mut replies = self.store().commit(honest.into()).await?.into_iter();
+        let mut replies = self.store.commit(honest.into()).await?.into_iter();
         let reply = |lie: bool| match lie {
             true => Err(Refusal::StaleAttempt),
             false => replies.next().unwrap(),
@@ -144,18 +163,18 @@ impl Line {
 macro_rules! over {
     ($($name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
         $(fn $name(&self, $($arg: $type),*) -> StoreFuture<'_, $answer> {
-            Box::pin(self.over(self.store().$name($($arg),*)))
+            Box::pin(self.over(self.store.$name($($arg),*)))
         })*
     };
 }
 
 impl Store for Line {
     fn overlap(&self) -> Overlap {
-        self.store().overlap()
+        self.store.overlap()
     }
 
     fn claims_wait(&self) -> bool {
-        self.store().claims_wait()
+        self.store.claims_wait()
     }
 
     fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {
@@ -207,7 +226,9 @@ impl Store for Line {
         raise_incarnation() -> ();
         due(max: usize) -> Due;
         follow_ups(max: usize) -> Vec<StoredFollowUp>;
-        open_children(tenant: &TenantId, parent: JobId, max: usize) -> Vec<JobId>;
+        open_children(
+            tenant: &TenantId, parent: JobId, after: Option<JobId>, max: usize
+        ) -> Vec<JobId>;
         vouch(worker: &WorkerId) -> ();
         held_by(worker: &WorkerId, max: usize) -> Vec<(TenantId, JobId, u64)>;
         rules() -> Vec<windlass_kernel::Rule>;
@@ -216,27 +237,27 @@ impl Store for Line {
     }
 
     fn ready(&self) -> Listener {
-        self.store().ready()
+        self.store.ready()
     }
 
     fn sooner(&self) -> Listener {
-        self.store().sooner()
+        self.store.sooner()
     }
 
     fn stop_vouching(&self, worker: &WorkerId) -> StoreFuture<'_, ()> {
         let worker = worker.clone();
         Box::pin(async move {
-            self.over(self.store().stop_vouching(&worker)).await?;
-            self.ground.dead.lock().unwrap().remove(&worker);
+            self.over(self.store.stop_vouching(&worker)).await?;
+            self.dead.lock().unwrap().remove(&worker);
             Ok(())
         })
     }
 
     fn dead_workers(&self) -> StoreFuture<'_, Vec<WorkerId>> {
-        let dead: Vec<WorkerId> = self.ground.dead.lock().unwrap().iter().cloned().collect();
+        let dead: Vec<WorkerId> = self.dead.lock().unwrap().iter().cloned().collect();
         Box::pin(self.over(Box::pin(async move { Ok(dead) })))
     }
     fn clock(&self) -> ClockStanding {
-        self.store().clock()
+        self.store.clock()
     }
 }

@@ -101,7 +101,7 @@ pub(crate) struct Ground {
     /// All that was refused.
     pub(crate) refused: Arc<Mutex<Vec<Refused>>>,
     /// So many of a hundred settles are refused by a lie.
-    pub(crate) lies: Option<u64>,
+    pub(crate) lies_percent: u64,
 }
 
 pub(crate) struct Node {
@@ -112,7 +112,9 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) async fn start(ground: &Ground, chance: &Chance) -> Self {
-        let line = Arc::new(Line::new(ground, chance.fork()));
+        let line = Line::new(ground.store.clone(), chance.fork(), ground.dead.clone());
+        let line = line.by_ways(1 + chance.index(3));
+        let line = Arc::new(line.noting(ground.refused.clone(), ground.lies_percent));
         let config = Config {
             retention: None,
             ..testing::config(ground.clock.clone(), chance.fork().random())

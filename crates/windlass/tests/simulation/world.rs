@@ -57,14 +57,14 @@ impl Told {
 
 /// Lets a cluster live through what this seed brings.
 pub(crate) fn live(seed: u64) -> Told {
-    live_with(seed, None)
+    live_with(seed, 0)
 }
 
 /// The same in a world in which so many of a hundred settles are refused by a lie.
-pub(crate) fn live_with(seed: u64, lies: Option<u64>) -> Told {
+pub(crate) fn live_with(seed: u64, lies_percent: u64) -> Told {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_time().start_paused(true).build().unwrap();
-    runtime.block_on(async { World::new(seed, lies).live().await })
+    runtime.block_on(async { World::new(seed, lies_percent).live().await })
 }
 
 /// How long things go wrong.
@@ -82,12 +82,12 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64, lies: Option<u64>) -> Self {
+    fn new(seed: u64, lies_percent: u64) -> Self {
         let clock = testing::clock();
         let store = testing::store(clock.clone()).unwrap();
         let dead = Arc::new(Mutex::new(BTreeSet::new()));
         let (outside, refused) = (Arc::new(Outside::default()), Arc::default());
-        let ground = Ground { store, clock, dead, outside, refused, lies };
+        let ground = Ground { store, clock, dead, outside, refused, lies_percent };
         let (nodes, jobs, told) = (Vec::new(), Vec::new(), Told::default());
         Self { seed, chance: Chance::new(seed), ground, nodes, jobs, told }
     }
@@ -162,7 +162,7 @@ impl World {
     async fn restart(&mut self, place: usize) {
         if let Some(node) = self.nodes[place].take() {
             // It ends in good order, for the store can be reached.
-            node.line.heal();
+            node.line.set(Weather::Fine);
             self.told.lost_answers += node.end().await.lost_answers();
         }
         self.nodes[place] = Some(Node::start(&self.ground, &self.chance).await);
@@ -205,7 +205,7 @@ impl World {
     async fn heal(&mut self) {
         for place in 0..self.nodes.len() {
             match &self.nodes[place] {
-                Some(node) => node.line.heal(),
+                Some(node) => node.line.set(Weather::Fine),
                 None => {
                     let node = Node::start(&self.ground, &self.chance).await;
                     self.nodes[place] = Some(node);

@@ -221,9 +221,10 @@ impl Store for Counted {
         &self,
         tenant: &TenantId,
         parent: JobId,
+        after: Option<JobId>,
         max: usize,
     ) -> StoreFuture<'_, Vec<JobId>> {
-        self.store.open_children(tenant, parent, max)
+        self.store.open_children(tenant, parent, after, max)
     }
 
     fn rules(&self) -> StoreFuture<'_, Vec<windlass_kernel::Rule>> {

@@ -280,7 +280,13 @@ impl Store for Fake {
     fn follow_ups(&self, _: usize) -> StoreFuture<'_, Vec<StoredFollowUp>> {
         unasked()
     }
-    fn open_children(&self, _: &TenantId, _: JobId, _: usize) -> StoreFuture<'_, Vec<JobId>> {
+    fn open_children(
+        &self,
+        _: &TenantId,
+        _: JobId,
+        _: Option<JobId>,
+        _: usize,
+    ) -> StoreFuture<'_, Vec<JobId>> {
         unasked()
     }
     fn vouch(&self, _: &WorkerId) -> StoreFuture<'_, ()> {

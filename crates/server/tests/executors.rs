@@ -104,7 +104,7 @@ fn slow_jobs_of_one_tenant_leave_slots_to_another() {
         told["items"].as_array().unwrap().len()
     };
     for kind in ["http", "command"] {
-        until("the greedy tenant", || running(&greedy, kind) == 3);
+        until("the greedy tenant", || running(&greedy, kind) >= 3);
     }
     for job in [call(receiver.address), nap("0")] {
         let id = enqueue(&modest, job);
@@ -113,7 +113,7 @@ fn slow_jobs_of_one_tenant_leave_slots_to_another() {
             told.contains("\"state\":\"succeeded\"")
         });
     }
-    assert_eq!((running(&greedy, "http"), running(&greedy, "command")), (3, 3));
+    assert_eq!((running(&greedy, "http"), running(&greedy, "command")), (3, 3), "they go on");
 }
 
 #[test]

@@ -371,6 +371,41 @@ mod tests {
         assert_eq!((refused.code, refused.retry_after), ("OVERLOADED", Some(1)));
     }
 
+    /// Each refusal is one look-up: who is told to come back was not looked up.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_flood_of_made_up_tokens_is_looked_up_so_often_and_a_good_one_passes_through_it() {
+        const CALLS: u128 = 20_000;
+        let engine = Engine::open("sqlite::memory:").await.unwrap();
+        let secret = Secret::new(engine.ids().token_id());
+        let op = IssueToken {
+            id: secret.id,
+            digest: secret.digest,
+            tenant: None,
+            principal: Principal::new("ann").unwrap(),
+            role: Role::Viewer,
+            label: None,
+            expires_at: None,
+            by: Actor::Recovery.into(),
+        };
+        send(&engine, TokenOp::Issue(op)).await.unwrap();
+        let known = Known::default();
+        known.caller(&engine, &secret.text).await.unwrap();
+        let (began, mut refused) = (Instant::now(), 0);
+        for number in 1..=CALLS {
+            let made_up = Secret::new(TokenId::from_u128(number)).text;
+            match known.caller(&engine, &made_up).await.unwrap_err().code {
+                "UNAUTHORIZED" => refused += 1,
+                code => assert_eq!(code, "OVERLOADED"),
+            }
+            if number % 100 == 0 {
+                known.caller(&engine, &secret.text).await.unwrap();
+            }
+        }
+        let most = LookUps::PER_SECOND * (1.0 + began.elapsed().as_secs_f64());
+        assert!(f64::from(refused) <= most, "{refused} were looked up, {most} may be");
+        engine.close().await;
+    }
+
     #[test]
     fn what_is_no_token_is_none() {
         for text in

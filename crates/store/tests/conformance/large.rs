@@ -38,7 +38,7 @@ fn fill(test: &TestStore, numbers: impl Iterator<Item = u128>, new: impl Fn(u128
 /// What a claim got, and when it is to ask again.
 fn claim(test: &TestStore, claim: u128, max: usize) -> (Vec<Granted>, Option<Timestamp>) {
     match test.write(claim_many("w1", claim, max)).unwrap() {
-        Reply::Granted { jobs, again_at } => (jobs, again_at),
+        Reply::Granted { jobs, again_at, .. } => (jobs, again_at),
         other => panic!("a claim was answered with {other:?}"),
     }
 }

@@ -5,7 +5,10 @@ use std::{
     time::Duration,
 };
 
-use windlass::{Context, Error, Failure, HandlerResult, Next, State, Work, job, testing};
+use tokio::sync::Barrier;
+use windlass::{
+    Context, Error, Failure, HandlerResult, JobRequest, Next, State, Work, job, testing,
+};
 
 use crate::common::{Counter, Do, act, path};
 
@@ -184,6 +187,29 @@ async fn handlers_share_what_the_worker_was_given() -> HandlerResult {
         engine.wait(id?.id).await?;
     }
     assert_eq!(counter.get(), 10);
+    worker.shutdown().await?;
+    Ok(())
+}
+
+/// One claim brings no more bytes than fit into one answer. A worker that has room for more asks again at once.
+#[tokio::test(start_paused = true)]
+async fn a_worker_fills_its_slots_with_large_jobs_without_waiting() -> HandlerResult {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let engine = testing::engine()?;
+    let all_at_once = Arc::new(Barrier::new(12));
+    let wait = async |_: String, _: Context, all: Arc<Barrier>| -> HandlerResult {
+        all.wait().await;
+        Ok(())
+    };
+    let text = "x".repeat(1_000_000);
+    let ids = engine.enqueue_all((0..12).map(|_| JobRequest::of("large", &text))).await;
+    let began = tokio::time::Instant::now();
+    let worker = engine.worker().state(all_at_once).concurrency(12).poll(HOUR).lease(HOUR * 10);
+    let worker = worker.handle_kind("large", wait).start().await?;
+    for id in ids {
+        assert!(engine.wait(id?.id).await?.is_success());
+    }
+    assert!(began.elapsed() < HOUR / 2, "it waited for {:?}", began.elapsed());
     worker.shutdown().await?;
     Ok(())
 }

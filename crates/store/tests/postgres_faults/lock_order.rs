@@ -10,8 +10,9 @@ use std::{
 
 use tokio::{runtime::Runtime, task::JoinHandle};
 use windlass_kernel::{
-    IdempotencyKey, IdempotencyScope, Jitter, Kind, Queue, RuleName, Says, Scope, UniqueKey,
-    ops::{Expire, Expiry, Idempotency, NewJob},
+    DlqId, IdempotencyKey, IdempotencyScope, Jitter, JobId, Kind, Queue, RuleName, Says, Scope,
+    TaskId, UniqueKey,
+    ops::{Expire, Expiry, Idempotency, NewJob, NewTask, Requeue},
     rule::{Each, PutRule, RuleOp},
 };
 use windlass_store::{ClaimMany, Replies, Store as _, Write, postgres::Postgres};
@@ -145,6 +146,37 @@ fn a_job_that_is_remembered_is_locked_before_a_session() {
     two.runtime.block_on(ending).unwrap();
     two.runtime.block_on(settling).unwrap();
     drop(other);
+    assert_eq!(two.deadlocks(), 0);
+}
+
+/// One node is asked for the letter, the other for its task: both lock the letter first.
+#[test]
+fn a_letter_is_locked_before_its_task() {
+    let two = Two::new("letters");
+    let task_id = TaskId::new("t1").unwrap();
+    let of_task = |number| {
+        let task = Some(NewTask { task_id: task_id.clone(), may_rerun: true });
+        write(enqueue(number, NewJob { task, ..plain() }))
+    };
+    two.commit(0, vec![of_task(1)]);
+    let job = granted(two.commit(0, vec![claim_many("w1", 1, 1)])[0].as_ref().unwrap()).remove(0);
+    let (job_id, epoch) = (job.job.id, job.job.epoch);
+    two.commit(0, vec![write(settle(job_id, epoch, failed_for_good()))]);
+    let other = two.home.sql();
+    other.run("BEGIN");
+    other.query("SELECT 1 FROM dlq_items FOR UPDATE", &[]);
+    let (dlq_id, new_job_id, by) = (DlqId::of_job(job_id), JobId::from_u128(2), person("ann"));
+    let requeue = write(Requeue { dlq_id, new_job_id, payload: None, by });
+    let requeued = two.start(0, vec![requeue]);
+    two.wait_for_waiters(&two.home.sql(), 1);
+    let made = two.start(1, vec![of_task(3)]);
+    two.wait_for_waiters(&two.home.sql(), 2);
+    other.run("COMMIT");
+    let requeued = two.runtime.block_on(requeued).unwrap().remove(0);
+    let made = two.runtime.block_on(made).unwrap().remove(0);
+    assert_ne!(requeued.is_ok(), made.is_ok(), "one of them was first: {requeued:?}, {made:?}");
+    drop(other);
+    assert!(two.home.check().is_clean());
     assert_eq!(two.deadlocks(), 0);
 }
 

@@ -8,7 +8,6 @@ use std::{env, time::Duration};
 use windlass::HandlerResult;
 
 use crate::{
-    common::until,
     day::check,
     home::Home,
     node::{Node, Role},
@@ -24,11 +23,15 @@ async fn without_a_fault_nobody_is_refused_for_no_reason() -> HandlerResult {
     let home = Home::postgres();
     let lease = Duration::from_secs(10);
     let role = Role { nodes: 2, concurrency: 24, lease, until_done: true, ..Role::on(&home) };
-    let nodes: Vec<Node> =
+    let mut nodes: Vec<Node> =
         (1..=2).map(|seed| Node::start(&Role { feed: Some(seed), ..role.clone() })).collect();
     let outside = home.outside();
     let acked = || outside.lines().iter().filter(|line| line.contains(" acked ")).count();
-    until("jobs", Duration::from_secs(1_200), || (acked() > jobs()).then_some(())).await;
+    while acked() < jobs() {
+        let ended = nodes.iter_mut().find_map(Node::exited);
+        assert!(ended.is_none(), "a node ended by itself:\n{}", nodes[0].errors());
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
     outside.calm_down();
     for mut node in nodes {
         let status = node.ended(Duration::from_secs(600)).await;

@@ -15,7 +15,7 @@ use windlass_kernel::{Epoch, Event, JobId, Op, Refusal, State};
 
 /// A refusal that somebody was told, and what it can be judged by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Refused {
+pub enum RefusalNote {
     /// `STALE_ATTEMPT`: the lease of this epoch is over.
     Stale {
         /// The job.
@@ -34,7 +34,7 @@ pub enum Refused {
     },
 }
 
-impl Refused {
+impl RefusalNote {
     /// What the refusal of an op says about a job, if the history can judge it.
     ///
     /// `feed` is from the newest event before the op was sent to the newest one after its answer. Whoever does not know begins
@@ -43,10 +43,10 @@ impl Refused {
         match refusal {
             Refusal::StaleAttempt => {
                 let (job_id, epoch, feed_end) = (op.job_id()?, epoch_of(op)?, *feed.end());
-                Some(Refused::Stale { job_id, epoch, feed_end })
+                Some(RefusalNote::Stale { job_id, epoch, feed_end })
             }
             Refusal::TaskActive { job_id, .. } => {
-                Some(Refused::Active { job_id: *job_id, feed_begin: *feed.start() })
+                Some(RefusalNote::Active { job_id: *job_id, feed_begin: *feed.start() })
             }
             _ => None,
         }
@@ -54,7 +54,7 @@ impl Refused {
 
     fn job_id(&self) -> JobId {
         match self {
-            Refused::Stale { job_id, .. } | Refused::Active { job_id, .. } => *job_id,
+            RefusalNote::Stale { job_id, .. } | RefusalNote::Active { job_id, .. } => *job_id,
         }
     }
 
@@ -62,12 +62,12 @@ impl Refused {
     fn is_founded(&self, history: &[Step]) -> bool {
         match *self {
             // An end of its lease, or a later one: there is no later one before the end.
-            Refused::Stale { epoch, feed_end, .. } => {
+            RefusalNote::Stale { epoch, feed_end, .. } => {
                 let is_over = |it: &Step| it.epoch == epoch && !has_lease(it.to);
                 let mut before = history.iter().filter(|it| it.number <= feed_end);
                 before.any(|it| is_over(it) || it.epoch > epoch)
             }
-            Refused::Active { feed_begin, .. } => {
+            RefusalNote::Active { feed_begin, .. } => {
                 !history.iter().any(|it| it.to.is_end() && it.number <= feed_begin)
             }
         }
@@ -122,13 +122,16 @@ impl Step {
 
 /// The refusals for which the history has no reason: live leases that were refused, and jobs that were at their ends when
 /// somebody was told that they are not.
-pub fn unfounded(refused: &[Refused], history: impl IntoIterator<Item = Step>) -> Vec<Refused> {
-    let named: BTreeSet<JobId> = refused.iter().map(Refused::job_id).collect();
+pub fn unfounded(
+    refused: &[RefusalNote],
+    history: impl IntoIterator<Item = Step>,
+) -> Vec<RefusalNote> {
+    let named: BTreeSet<JobId> = refused.iter().map(RefusalNote::job_id).collect();
     let mut histories: BTreeMap<JobId, Vec<Step>> = BTreeMap::new();
     for step in history.into_iter().filter(|step| named.contains(&step.job_id)) {
         histories.entry(step.job_id).or_default().push(step);
     }
-    let history = |it: &Refused| histories.get(&it.job_id()).map_or(&[][..], Vec::as_slice);
+    let history = |it: &RefusalNote| histories.get(&it.job_id()).map_or(&[][..], Vec::as_slice);
     refused.iter().filter(|it| !it.is_founded(history(it))).copied().collect()
 }
 
@@ -149,7 +152,7 @@ mod tests {
         (50, 2, State::Succeeded),
     ];
 
-    fn judge(refused: Refused) -> bool {
+    fn judge(refused: RefusalNote) -> bool {
         let step = |(number, epoch, to)| Step { number, job_id: JOB, epoch: Epoch::new(epoch), to };
         let other = Step { number: 1, job_id: JobId::from_u128(8), ..step(HISTORY[6]) };
         unfounded(&[refused], HISTORY.into_iter().map(step).chain([other])).is_empty()
@@ -158,7 +161,7 @@ mod tests {
     #[test]
     fn a_lease_that_was_refused_had_ended() {
         let stale = |epoch, feed_end| {
-            judge(Refused::Stale { job_id: JOB, epoch: Epoch::new(epoch), feed_end })
+            judge(RefusalNote::Stale { job_id: JOB, epoch: Epoch::new(epoch), feed_end })
         };
         assert!(stale(1, 30) && stale(1, 45), "it had lapsed");
         assert!(!stale(1, 29), "it was alive, and lapsed later");
@@ -169,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_job_that_is_active_had_not_ended_before_somebody_asked() {
-        let active = |feed_begin| judge(Refused::Active { job_id: JOB, feed_begin });
+        let active = |feed_begin| judge(RefusalNote::Active { job_id: JOB, feed_begin });
         assert!(active(0) && active(49));
         assert!(!active(50) && !active(99), "it was at its end when it was asked for");
     }

@@ -95,13 +95,18 @@ async fn told_within<T>(
     told.map_err(|failure| options.not_opened(failure))
 }
 
+/// Whoever migrates has the lock alone, and what it has written is seen when it can be had again: by the next statement,
+/// and not by this one, whose snapshot may be older.
 const SERVER: &str = "
     SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),
-        to_regclass('meta') IS NOT NULL";
+        to_regclass('meta') IS NOT NULL AND pg_try_advisory_xact_lock_shared($1, hashtext($2))";
 
-/// Refuses a server that we cannot use. Is there a store?
+/// Refuses a server that we cannot use. Is there a store, and nobody migrates it just now?
 async fn check_server(client: &Client, options: &Options) -> Result<bool, Error> {
-    let facts = told(options, client.query_typed(SERVER, &[])).await?;
+    let class = LOCK_CLASS + 1;
+    let values: [(&(dyn ToSql + Sync), Type); 2] =
+        [(&class, Type::INT4), (&options.schema, Type::TEXT)];
+    let facts = told(options, client.query_typed(SERVER, &values)).await?;
     let facts = only(&facts, options)?;
     let (version, encoding): (i32, &str) = (facts.get(0), facts.get(1));
     if version < 130_000 {
@@ -118,9 +123,8 @@ fn only<'a>(rows: &'a [Row], options: &Options) -> Result<&'a Row, Error> {
     rows.first().ok_or_else(|| options.cannot_open("the server gave no answer"))
 }
 
-/// Does nobody migrate just now? The number of the store in advisory locks, and what stands in `meta`.
 const LOOK: &str = "
-    SELECT pg_try_advisory_xact_lock_shared($1, hashtext($2)), 'meta'::regclass::oid::bigint,
+    SELECT 'meta'::regclass::oid::bigint,
         (SELECT value FROM meta WHERE name = 'schema'),
         (SELECT value FROM meta WHERE name = 'schema_served_by')";
 
@@ -130,22 +134,18 @@ async fn up_to_date(
     options: &Options,
     migrations: &[Migration],
 ) -> Result<Option<i32>, Error> {
-    let class = LOCK_CLASS + 1;
-    let values: [(&(dyn ToSql + Sync), Type); 2] =
-        [(&class, Type::INT4), (&options.schema, Type::TEXT)];
-    let rows = told(options, client.query_typed(LOOK, &values)).await?;
+    let rows = told(options, client.query_typed(LOOK, &[])).await?;
     let look = only(&rows, options)?;
     let number = |column| {
         let value: Option<&str> = look.get(column);
         value.and_then(|value| value.parse::<u32>().ok())
     };
-    let (Some(found), Some(served_from)) = (number(2), number(3)) else { return Ok(None) };
-    let is_alone = look.get(0);
+    let (Some(found), Some(served_from)) = (number(1), number(2)) else { return Ok(None) };
     let has_all = missing_if_served(migrations, found, served_from).is_ok_and(<[_]>::is_empty);
-    if !(is_alone && has_all && told(options, partitions::are_ahead(client)).await?) {
+    if !(has_all && told(options, partitions::are_ahead(client)).await?) {
         return Ok(None);
     }
-    Ok(Some(lock_number(look.get(1))))
+    Ok(Some(lock_number(look.get(0))))
 }
 
 /// The number of a store in advisory locks is that of its table `meta`.

@@ -27,7 +27,7 @@ use windlass_store::{
 };
 use windlass_testkit::{
     random::{self, Chance},
-    refusals::{Refused, asks_for_an_end},
+    refusals::{RefusalNote, asks_for_an_end},
 };
 
 use crate::{
@@ -46,7 +46,7 @@ struct Told {
     commits: u64,
     settled: u64,
     lapsed: u64,
-    refused: Vec<Refused>,
+    refused: Vec<RefusalNote>,
     refusals: BTreeMap<String, u64>,
     longest: Duration,
 }
@@ -86,7 +86,7 @@ impl Run {
         }
         for (write, reply) in writes.iter().zip(&replies) {
             if let (Write::Op { op, .. }, Err(refusal)) = (write, reply) {
-                told.refused.extend(Refused::of(op, refusal, feed_begin..=feed_end));
+                told.refused.extend(RefusalNote::of(op, refusal, feed_begin..=feed_end));
             }
         }
         replies

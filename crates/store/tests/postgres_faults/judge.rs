@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use windlass_kernel::{Epoch, JobId, State};
-use windlass_testkit::refusals::{self, Refused, Step};
+use windlass_testkit::refusals::{self, RefusalNote, Step};
 
 use crate::{
     common::{Home as _, postgres::SchemaHome},
@@ -68,7 +68,7 @@ pub(crate) fn judge(home: &SchemaHome, ledger: &Ledger) -> usize {
 }
 
 /// Refusals for which the history has no reason.
-pub(crate) fn unfounded(home: &SchemaHome, refused: &[Refused]) -> Vec<Refused> {
+pub(crate) fn unfounded(home: &SchemaHome, refused: &[RefusalNote]) -> Vec<RefusalNote> {
     refusals::unfounded(refused, steps(&read_histories(home)))
 }
 

@@ -21,7 +21,7 @@ use windlass_store::{
     Error, Replies, Reply, Store, Write,
     postgres::{Options, Postgres},
 };
-use windlass_testkit::refusals::Refused;
+use windlass_testkit::refusals::RefusalNote;
 
 use crate::common::{postgres::open_patiently, *};
 
@@ -44,7 +44,7 @@ pub(crate) struct Ledger {
     /// New jobs by the letter that they were made from.
     pub(crate) requeued: BTreeMap<u128, u128>,
     /// Who was told that a lease is over.
-    pub(crate) refused: Vec<Refused>,
+    pub(crate) refused: Vec<RefusalNote>,
     /// How often each error was told.
     pub(crate) errors: BTreeMap<&'static str, u64>,
     /// How many commits were acknowledged.
@@ -222,7 +222,7 @@ impl Worker {
                 Ok(reply) => reply,
                 // Another worker may have cancelled it.
                 Err(refusal) => {
-                    ledger.refused.extend(Refused::of(op, refusal, 0..=feed_end));
+                    ledger.refused.extend(RefusalNote::of(op, refusal, 0..=feed_end));
                     continue;
                 }
             };

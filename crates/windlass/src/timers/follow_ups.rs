@@ -48,12 +48,12 @@ pub(super) async fn carry_out(
             FollowUp::CancelChildren { parent } => {
                 let after = cancelling.told_to.get(&id).copied();
                 match cancel_children(engine, &tenant, parent, after).await? {
-                    Told::All => done.push(id),
-                    Told::To(child) => {
+                    Pass::Ended => done.push(id),
+                    Pass::UpTo(child) => {
                         cancelling.told_to.insert(id, child);
                         more = true;
                     }
-                    Told::NotAll => {}
+                    Pass::Held => {}
                 }
             }
         }
@@ -67,13 +67,14 @@ pub(super) async fn carry_out(
     Ok(more)
 }
 
-/// Which children were told.
-enum Told {
-    All,
+/// How far the pass through the children of a parent has come.
+enum Pass {
+    /// All are told.
+    Ended,
     /// All up to this one.
-    To(JobId),
-    /// Some could not be told: they come again.
-    NotAll,
+    UpTo(JobId),
+    /// Some of the next could not be told: they come again.
+    Held,
 }
 
 /// Tells the next children that their parent is cancelled.
@@ -82,7 +83,7 @@ async fn cancel_children(
     tenant: &TenantId,
     parent: JobId,
     after: Option<JobId>,
-) -> Result<Told, Error> {
+) -> Result<Pass, Error> {
     let children = engine.store.open_children(tenant, parent, after, CHILDREN_MAX).await?;
     let last = children.last().copied().filter(|_| children.len() >= CHILDREN_MAX);
     let cancel = |job_id| {
@@ -94,9 +95,9 @@ async fn cancel_children(
     };
     let told = engine.submit_many(children.into_iter().map(cancel).collect()).await;
     Ok(match last {
-        _ if !told.iter().all(is_settled) => Told::NotAll,
-        Some(child) => Told::To(child),
-        None => Told::All,
+        _ if !told.iter().all(is_settled) => Pass::Held,
+        Some(child) => Pass::UpTo(child),
+        None => Pass::Ended,
     })
 }
 

@@ -22,7 +22,7 @@ use windlass_store::{
         Scope, SessionView, Standing, StoredFollowUp, Verified,
     },
 };
-use windlass_testkit::refusals::{Refused, asks_for_an_end};
+use windlass_testkit::refusals::{RefusalNote, asks_for_an_end};
 
 use crate::outside::Outside;
 
@@ -79,7 +79,7 @@ impl Balancer {
         };
         for (write, reply) in writes.iter().zip(&replies) {
             if let (Write::Op { op, .. }, Err(refusal)) = (write, reply)
-                && let Some(refused) = Refused::of(op, refusal, feed_begin..=feed_end)
+                && let Some(refused) = RefusalNote::of(op, refusal, feed_begin..=feed_end)
             {
                 self.outside.note_refused(&refused);
             }

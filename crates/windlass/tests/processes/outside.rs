@@ -9,7 +9,7 @@ use std::{
 };
 
 use windlass::{Context, JobId};
-use windlass_testkit::refusals::Refused;
+use windlass_testkit::refusals::RefusalNote;
 
 /// The world outside.
 #[derive(Clone, Debug)]
@@ -56,12 +56,12 @@ impl Outside {
     }
 
     /// Notes that somebody was refused something.
-    pub(crate) fn note_refused(&self, refused: &Refused) {
+    pub(crate) fn note_refused(&self, refused: &RefusalNote) {
         self.note(&format!("refused {}", serde_json::to_string(refused).unwrap()));
     }
 
     /// All that somebody was refused.
-    pub(crate) fn refused(&self) -> Vec<Refused> {
+    pub(crate) fn refused(&self) -> Vec<RefusalNote> {
         let lines = self.lines();
         let refused = lines.iter().filter_map(|line| Some(line.split_once(" refused ")?.1));
         refused.map(|line| serde_json::from_str(line).unwrap()).collect()

@@ -27,7 +27,7 @@ use windlass_store::{
     sqlite::Sqlite,
 };
 
-use windlass_testkit::refusals::{Refused, asks_for_an_end};
+use windlass_testkit::refusals::{RefusalNote, asks_for_an_end};
 
 use crate::chance::Chance;
 
@@ -51,7 +51,7 @@ pub(crate) struct Line {
     /// Workers that are proven dead, for all lines.
     dead: Arc<Mutex<BTreeSet<WorkerId>>>,
     /// All that was refused, on all lines.
-    refused: Arc<Mutex<Vec<Refused>>>,
+    refused: Arc<Mutex<Vec<RefusalNote>>>,
     /// So many of a hundred settles are refused by a lie.
     lies_percent: u64,
 }
@@ -73,7 +73,7 @@ impl Line {
     }
 
     /// The same, with what is refused noted there, and with so many lies of a hundred.
-    pub(crate) fn noting(self, refused: Arc<Mutex<Vec<Refused>>>, lies_percent: u64) -> Self {
+    pub(crate) fn noting(self, refused: Arc<Mutex<Vec<RefusalNote>>>, lies_percent: u64) -> Self {
         Self { refused, lies_percent, ..self }
     }
 
@@ -136,7 +136,7 @@ impl Line {
         let feed = feed_begin..=self.store.feed_end().await?;
         for (write, reply) in writes.iter().zip(&replies) {
             if let (Write::Op { op, .. }, Err(refusal)) = (write, reply) {
-                self.refused.lock().unwrap().extend(Refused::of(op, refusal, feed.clone()));
+                self.refused.lock().unwrap().extend(RefusalNote::of(op, refusal, feed.clone()));
             }
         }
         Ok(replies)

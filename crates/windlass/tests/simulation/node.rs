@@ -14,7 +14,7 @@ use windlass::{
 };
 use windlass_kernel::WorkerId;
 use windlass_store::sqlite::Sqlite;
-use windlass_testkit::refusals::Refused;
+use windlass_testkit::refusals::RefusalNote;
 
 use crate::{chance::Chance, line::Line};
 
@@ -99,7 +99,7 @@ pub(crate) struct Ground {
     pub(crate) dead: Arc<Mutex<BTreeSet<WorkerId>>>,
     pub(crate) outside: Arc<Outside>,
     /// All that was refused.
-    pub(crate) refused: Arc<Mutex<Vec<Refused>>>,
+    pub(crate) refused: Arc<Mutex<Vec<RefusalNote>>>,
     /// So many of a hundred settles are refused by a lie.
     pub(crate) lies_percent: u64,
 }

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use windlass::{JobId, State, job, testing};
 use windlass_kernel::{Event, Fact};
 use windlass_store::{Store as _, read::Scope};
-use windlass_testkit::refusals::{self, Refused, Step};
+use windlass_testkit::refusals::{self, RefusalNote, Step};
 
 use crate::{
     chance::Chance,
@@ -36,7 +36,7 @@ pub(crate) struct Told {
     /// What was refused and can be held against the history.
     pub(crate) refused: u64,
     /// Refusals for which the history has no reason.
-    pub(crate) unfounded: Vec<Refused>,
+    pub(crate) unfounded: Vec<RefusalNote>,
 }
 
 impl Told {

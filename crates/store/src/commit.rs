@@ -74,6 +74,8 @@ pub enum Write {
     Listens {
         /// The worker.
         worker: WorkerId,
+        /// Whose worker it is; of every tenant, if none is named.
+        tenant: Option<TenantId>,
         /// What it says.
         word: Word,
     },

@@ -280,7 +280,8 @@ async fn listens(call: &Call, wanted: &ClaimMany) -> Result<(), Problem> {
         return Ok(());
     }
     let word = Word::To(to);
-    call.engine().submit(Write::Listens { worker: wanted.worker.clone(), word }).await?;
+    let (worker, tenant) = (wanted.worker.clone(), wanted.tenant.clone());
+    call.engine().submit(Write::Listens { worker, tenant, word }).await?;
     Ok(())
 }
 
@@ -289,9 +290,9 @@ pub(crate) fn still_listens(call: &Call, worker: WorkerId) {
     if !call.app.listening.is_word_due(&worker, call.scope().tenant()) {
         return;
     }
-    let app = call.app.clone();
+    let (app, tenant) = (call.app.clone(), call.scope().tenant().cloned());
     tokio::spawn(async move {
-        let write = Write::Listens { worker: worker.clone(), word: Word::Still };
+        let write = Write::Listens { worker: worker.clone(), tenant, word: Word::Still };
         // If it is not written, the next renewal says it again.
         if app.engine.submit(write).await.is_ok() {
             app.listening.mark_told(&worker);
@@ -318,7 +319,8 @@ pub(crate) async fn goodbye(call: Call) -> Result<Answer, Problem> {
     // Before, so that no claim that waits says once more that it listens; and after, so that one which came meanwhile does
     // not keep the next from saying so.
     call.app.listening.forget(&worker);
-    let goodbye = Write::Listens { worker: worker.clone(), word: Word::Goodbye };
+    let (tenant, word) = (call.scope().tenant().cloned(), Word::Goodbye);
+    let goodbye = Write::Listens { worker: worker.clone(), tenant, word };
     call.engine().submit(goodbye).await?;
     call.app.listening.forget(&worker);
     Ok(Answer::ok(&LeftDocument { worker_id }))

@@ -266,7 +266,7 @@ impl Try<'_> {
                 (Ok(()), Write::Rule(op)) => {
                     *reply = Some(work.set.apply_rule(&mut work.rules.book, op, now));
                 }
-                (Ok(()), Write::Listens { worker, word }) => {
+                (Ok(()), Write::Listens { worker, word, .. }) => {
                     *reply = Some(work.hear(worker, word));
                 }
                 (Ok(()), Write::Token(op)) => *reply = Some(work.set.apply_token(op, now)),
@@ -517,7 +517,7 @@ async fn lock_sessions(
         let (worker, until) = match write {
             Write::Op { op: Op::Claim(claim), .. } => (&claim.worker, now.plus(claim.lease)),
             Write::Claim(wanted) => (&wanted.worker, now.plus(wanted.lease)),
-            Write::Listens { worker, word: Word::To(_) } => (worker, now),
+            Write::Listens { worker, word: Word::To(_), .. } => (worker, now),
             _ => continue,
         };
         match work.session(worker) {

@@ -122,7 +122,7 @@ pub(super) fn decide(
             (Ok(()), Write::FollowUpDone { id }) => {
                 *reply = Some(Ok(work.set.follow_up_done(*id)));
             }
-            (Ok(()), Write::Listens { worker, word }) => {
+            (Ok(()), Write::Listens { worker, word, .. }) => {
                 *reply = Some(work.names.hear(worker, word, now));
             }
             (Ok(()), Write::Rule(op)) => {

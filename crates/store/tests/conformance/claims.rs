@@ -252,7 +252,8 @@ fn a_claim_names_a_bounded_number_of_queues_and_kinds(backend: Backend) {
     for (claim, field) in [(many_queues, "queues"), (many_kinds, "kinds")] {
         let to = Listens { queues: claim.queues.clone(), kinds: claim.kinds.clone(), tenant: None };
         let worker = claim.worker.clone();
-        for write in [Write::Claim(claim), Write::Listens { worker, word: Word::To(to) }] {
+        let (tenant, word) = (None, Word::To(to));
+        for write in [Write::Claim(claim), Write::Listens { worker, tenant, word }] {
             let refused = test.write(write).unwrap_err();
             assert!(refused.to_string().contains(field), "{refused}");
             assert!(refused.to_string().contains("several workers"), "{refused}");

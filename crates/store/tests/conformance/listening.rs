@@ -32,7 +32,7 @@ fn listening(test: &TestStore, id: JobId) -> Vec<(String, Option<u64>)> {
 }
 
 fn says(name: &str, word: Word) -> Write {
-    Write::Listens { worker: worker(name), word }
+    Write::Listens { worker: worker(name), tenant: None, word }
 }
 
 fn default_word() -> Word {

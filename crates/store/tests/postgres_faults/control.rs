@@ -148,7 +148,7 @@ impl Worker {
         let mut writes = vec![Write::Claim(wanted)];
         if self.chance.below(8) == 0 {
             let word = Word::To(Listens::default());
-            writes.push(Write::Listens { worker: worker(&self.name), word });
+            writes.push(Write::Listens { worker: worker(&self.name), tenant: None, word });
         }
         let replies = self.run.commit(writes).await;
         let jobs = granted(replies[0].as_ref().unwrap());

@@ -12,7 +12,7 @@ use std::{
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 use windlass_kernel::TenantId;
-use windlass_store::{Write, read::Word};
+use windlass_store::Write;
 
 use super::pending::Lane;
 
@@ -100,9 +100,25 @@ pub(super) fn tenant_of(write: &Write) -> Option<&TenantId> {
         Write::Op { tenant, .. } => Some(tenant),
         Write::Schedule(op) => Some(&op.tenant),
         Write::Claim(wanted) => wanted.tenant.as_ref(),
-        Write::Listens { word: Word::To(to), .. } => to.tenant.as_ref(),
-        Write::Listens { word: Word::Still | Word::Goodbye, .. } => None,
+        Write::Listens { tenant, .. } => tenant.as_ref(),
         Write::RenewSession { .. } | Write::FollowUpDone { .. } => None,
         Write::Rule(_) | Write::Token(_) | Write::Mark { .. } | Write::Clock(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_store::read::{Listens, Word};
+
+    use super::*;
+
+    #[test]
+    fn whatever_a_worker_says_waits_in_the_share_of_its_tenant() {
+        let tenant: Option<TenantId> = Some("acme".parse().unwrap());
+        for word in [Word::To(Listens::default()), Word::Still, Word::Goodbye] {
+            let worker = "w1".parse().unwrap();
+            let write = Write::Listens { worker, tenant: tenant.clone(), word };
+            assert_eq!(tenant_of(&write), tenant.as_ref());
+        }
     }
 }

@@ -215,7 +215,8 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
             tenant: None,
         };
         let word = Word::To(listens);
-        inner.submit_known(Write::Listens { worker: shared.worker.clone(), word }).await?;
+        let (worker, tenant) = (shared.worker.clone(), None);
+        inner.submit_known(Write::Listens { worker, tenant, word }).await?;
         inner.local.add(&shared.worker, &shared.executions);
         let (orders, told) = watch::channel(Orders::Work);
         let worker = shared.worker.clone();

@@ -111,7 +111,8 @@ pub(super) async fn run(
 
 /// Says that this worker listens to nothing any more. What it holds it keeps until it is done with it.
 async fn say_goodbye(shared: &Shared, grace: Option<Duration>) {
-    let goodbye = Write::Listens { worker: shared.worker.clone(), word: Word::Goodbye };
+    let (worker, word) = (shared.worker.clone(), Word::Goodbye);
+    let goodbye = Write::Listens { worker, tenant: None, word };
     let most = grace.unwrap_or(GOODBYE).min(GOODBYE);
     let _ = tokio::time::timeout(most, shared.inner().submit_known(goodbye)).await;
 }

@@ -103,7 +103,7 @@ async fn a_worker_that_shuts_down_listens_no_more() -> HandlerResult {
 
 /// A worker elsewhere says something of itself.
 async fn says(engine: &Engine, word: Word) {
-    let write = Write::Listens { worker: "elsewhere".parse().unwrap(), word };
+    let write = Write::Listens { worker: "elsewhere".parse().unwrap(), tenant: None, word };
     engine.committer().submit(write).await.unwrap();
 }
 

@@ -302,7 +302,7 @@ fn every_file_is_its_owners_alone_under_a_mask_that_would_let_others_read() {
             let mode = file.metadata().unwrap().permissions().mode() & 0o777;
             assert_eq!(mode, 0o600, "{:?} has mode {mode:o}", file.file_name());
         }
-        let names: Vec<_> = found.iter().map(|it| it.file_name()).collect();
+        let names: Vec<_> = found.iter().map(std::fs::DirEntry::file_name).collect();
         for name in wanted {
             assert!(names.iter().any(|it| it == name), "{name} is not in {names:?}");
         }

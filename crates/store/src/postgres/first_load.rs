@@ -11,7 +11,7 @@
 //!    that its writes name;
 //! 4. the ids of its claims; the version of the rules, if it changes rules;
 //! 5. sessions that it writes to, by worker: those that are there in one statement, then those that are new;
-//! 6. letters, by id; then tasks, by tenant and name;
+//! 6. letters, by id, also those of tasks that a new job may run again; then tasks, by tenant and name;
 //! 7. the inbox, and what its rows name: what others have locked is not waited for, unless the commit promotes and does
 //!    nothing else;
 //! 8. rules, all at once, by name (`rule_locks`);
@@ -19,7 +19,7 @@
 //! 10. the end of the feed.
 //!
 //! Jobs that a claim takes are locked with `SKIP LOCKED`, which waits for nobody. What is only read is not locked: jobs
-//! by key or by what is unique about them, and what a repeated claim has got before. A transaction that is not a commit
+//! by key or by what is unique about them, the last job of a task, and what a repeated claim has got before. A transaction that is not a commit
 //! (retention, the clearing of old ids, proof of death) waits for no row that a commit may have locked.
 
 use tokio_postgres::Row;

@@ -33,6 +33,10 @@ const ROW: &str = "DELETE FROM jobs WHERE id = :id";
 const ALONE: &str =
     "task_id IS NULL AND id NOT IN (SELECT task_id FROM tasks WHERE typeof(task_id) = 'blob')";
 
+/// Without a parent or a child, which would be left behind.
+const NO_FAMILY: &str =
+    "seq NOT IN (SELECT seq FROM children) AND id NOT IN (SELECT parent FROM children)";
+
 fn alone(state: &str) -> String {
     format!("state = '{state}' AND {ALONE}")
 }
@@ -63,7 +67,7 @@ fn a_job_is_forgotten_early() {
 #[test]
 fn a_job_is_forgotten_alive() {
     for state in ["queued", "waiting", "running", "retry_scheduled"] {
-        let victim = format!("state = '{state}'");
+        let victim = format!("state = '{state}' AND {NO_FAMILY}");
         forget(&victim, "updated_at + 3600000000, 600000", &all(), &[Rule::Retention]);
     }
 }

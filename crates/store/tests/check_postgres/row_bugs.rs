@@ -44,10 +44,11 @@ fn a_payload_is_exchanged() {
 
 #[test]
 fn a_job_is_there_twice() {
-    // One that has no key and no task, whose own rules would be broken too.
+    // One that has no key, no task and no parent, whose own rules would be broken too.
     let sql = "
         INSERT INTO jobs SELECT * FROM jobs
         WHERE state = 'queued' AND version = 1 AND idempotency_key IS NULL AND task_id IS NULL
+            AND id NOT IN (SELECT children.id FROM children)
         ORDER BY id LIMIT 1";
     plant(sql, &[Rule::LogPointers]);
 }

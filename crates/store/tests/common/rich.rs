@@ -12,8 +12,8 @@ use std::{
 
 use tokio::runtime::Runtime;
 use windlass_kernel::{
-    Actor, IdempotencyKey, IdempotencyScope, JobId, Kind, Op, Payload, Principal, State, TaskId,
-    TenantId, Timestamp,
+    Actor, IdempotencyKey, IdempotencyScope, JobId, Kind, LetterState, Op, Payload, Principal,
+    State, TaskId, TenantId, Timestamp,
     ops::{Enqueue, Idempotency, NewJob, NewTask},
 };
 use windlass_store::{Error, Replies, Reply, Store, StoreFuture, Write, read::Scope};
@@ -223,9 +223,12 @@ impl Rich {
         user.begin();
         let mut id = 1 << 100;
         for tenant in ["acme", "zeta"] {
-            for (key, text, task) in
-                [("k1", "1", "t1"), ("k1", "1", "t1"), ("k1", "2", "t1"), ("k2", "1", "t1")]
-            {
+            for (key, text, task) in [
+                ("i1", "1", "inbox"),
+                ("i1", "1", "inbox"),
+                ("i1", "2", "inbox"),
+                ("i2", "1", "inbox"),
+            ] {
                 id += 1;
                 let op = user_enqueue(id, tenant, key, text, task);
                 user.put(&op, self.world.now).unwrap();
@@ -235,11 +238,13 @@ impl Rich {
         assert!(self.commit(Vec::new(), self.world.now).is_empty());
     }
 
-    /// Is there a job in each state that a row can have?
+    /// Is there a job in each state that a row can have, and a dead letter that is open?
     pub fn has_every_state(&self) -> bool {
         let passing = [State::DlqPending, State::DlqRecorded];
         let mut states = State::ALL.iter().filter(|state| !passing.contains(state));
-        states.all(|state| self.world.store.jobs.values().any(|job| job.state == *state))
+        let store = &self.world.store;
+        states.all(|state| store.jobs.values().any(|job| job.state == *state))
+            && store.letters.values().any(|letter| letter.state == LetterState::Open)
     }
 }
 

@@ -73,7 +73,7 @@ fn elsewhere(port: u16, query: &str) -> Options {
 }
 
 /// All that is said about a store that cannot be opened.
-fn said(error: windlass_store::Error) -> String {
+fn said(error: &windlass_store::Error) -> String {
     let mut said = error.to_string();
     let mut cause = error.source();
     while let Some(next) = cause {
@@ -88,7 +88,9 @@ fn open(secure: &Secure, query: &str) -> Result<bool, String> {
     let port = secure.cluster.port();
     let url = format!("postgres://postgres@127.0.0.1:{port}/postgres?{query}");
     let runtime = runtime(1);
-    let store = runtime.block_on(Postgres::open(Options::parse(&url).unwrap())).map_err(said)?;
+    let store = runtime
+        .block_on(Postgres::open(Options::parse(&url).unwrap()))
+        .map_err(|error| said(&error))?;
     let sql = "
         SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
         WHERE application_name = 'windlass'";
@@ -117,7 +119,10 @@ fn a_server_on_another_machine_has_to_prove_who_it_is_unless_it_need_not() {
     let port = secure.cluster.port();
     let opened = |query: &str| {
         let runtime = runtime(1);
-        runtime.block_on(Postgres::open(elsewhere(port, query))).map(drop).map_err(said)
+        runtime
+            .block_on(Postgres::open(elsewhere(port, query)))
+            .map(drop)
+            .map_err(|error| said(&error))
     };
     let unproven = opened("").unwrap_err();
     assert!(unproven.contains("certificate"), "{unproven}");
@@ -163,7 +168,7 @@ fn no_password_is_sent_in_clear_to_a_server_that_says_it_has_no_tls() {
     let (port, told) = listen_in_clear();
     let sent = |query: &str| {
         let opened = runtime(1).block_on(Postgres::open(elsewhere(port, query)));
-        let error = said(opened.err().expect("it is no server"));
+        let error = said(&opened.err().expect("it is no server"));
         (told.recv_timeout(Duration::from_secs(60)).expect("somebody came"), error)
     };
     let has_password = |bytes: &[u8]| bytes.windows(7).any(|part| part == b"hunter2");

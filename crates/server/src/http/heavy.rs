@@ -41,7 +41,12 @@ const PATHS: &[&str] = &[
 
 /// Does a call of this route, with a body of this size, compute for long?
 pub(crate) fn is_heavy(method: &str, path: &str, body_bytes: usize) -> bool {
-    body_bytes >= BODY_BYTES || (method == "GET" && PATHS.contains(&path))
+    body_bytes >= BODY_BYTES || is_long_read(method, path)
+}
+
+/// Does it answer with a list, or count what is there?
+pub(crate) fn is_long_read(method: &str, path: &str) -> bool {
+    method == "GET" && PATHS.contains(&path)
 }
 
 /// A call that lets another thread take over while it computes.

@@ -30,6 +30,7 @@ mod late_queues;
 mod leases;
 mod letters;
 mod limits;
+mod lines;
 mod listen;
 mod listening;
 mod openapi;

@@ -262,6 +262,10 @@ async fn answer(app: &App, route: &'static Route, call: Call) -> Result<Answer, 
     let _place = app.place(route.access)?;
     let scope = call.scope().clone();
     let is_heavy = heavy::is_heavy(route.method, route.path, call.body.len());
+    let _turn = match heavy::is_long_read(route.method, route.path) {
+        true => Some(app.lines.turn(&scope).await?),
+        false => None,
+    };
     let handling = (route.handler)(call);
     let handled = match is_heavy {
         true => Heavy(handling).await,

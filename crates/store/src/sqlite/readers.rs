@@ -13,8 +13,8 @@ use tokio::sync::oneshot;
 use super::{SqlResult, classify, place::Place, wait::Wait};
 use crate::Error;
 
-/// How many reads can run at once.
-const READERS: usize = 2;
+/// How many reads can run at once. A tenant of a server reads half as many long lists at once.
+const READERS: usize = 4;
 
 type Task = Box<dyn FnOnce(&mut Connection) + Send>;
 

@@ -125,6 +125,8 @@ struct Watch {
     rest_until: Instant,
     /// A look is due then.
     look_at: Instant,
+    /// A retry became due while there was no look, and the next has to look for it.
+    retry_waits: bool,
 }
 
 impl Watch {
@@ -143,6 +145,7 @@ impl Watch {
             rung_at: now,
             rest_until: now,
             look_at: now + TICK,
+            retry_waits: false,
         }
     }
 
@@ -181,7 +184,10 @@ impl Watch {
                 }
             }
             () = self.retry_due.rung() => self.look_or_rest(Cause::Retry),
-            () = sleep_until(self.look_at) => Cause::Time,
+            () = sleep_until(self.look_at) => match std::mem::take(&mut self.retry_waits) {
+                true => Cause::Retry,
+                false => Cause::Time,
+            },
         }
     }
 
@@ -190,6 +196,7 @@ impl Watch {
         if Instant::now() >= self.rest_until {
             return cause;
         }
+        self.retry_waits |= matches!(cause, Cause::Retry);
         self.look_at = self.look_at.min(self.rest_until);
         Cause::Nothing
     }
@@ -211,7 +218,7 @@ impl Watch {
     async fn has_retries(&mut self) -> bool {
         let began = Instant::now();
         let scope = Scope::Of(self.tenant.clone());
-        let states = vec![State::RetryScheduled, State::Queued];
+        let states = vec![State::RetryScheduled, State::Queued, State::Interrupted];
         let filter = JobFilter { states, ..JobFilter::of(scope) };
         let page = self.engine.store().jobs(filter, Cursor { from: None, limit: 1 }).await;
         self.rest(began);
@@ -223,5 +230,38 @@ impl Watch {
         let now = Instant::now();
         self.rest_until = now + REST.max(now.duration_since(began) * REST_TIMES);
         self.look_at = self.rest_until.max(now + TICK);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass::JobRequest;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_retry_that_is_due_in_a_rest_is_heard_of_after_it() {
+        async fn fails(_: ()) -> windlass::HandlerResult {
+            Err("once more".into())
+        }
+        let engine = Engine::open("sqlite::memory:").await.unwrap();
+        let tenant = TenantId::new("default").unwrap();
+        let mut watch = Watch::new(engine.clone(), tenant, Arc::new(Rooms::default()));
+        let worker = engine.worker().handle_kind("fails", fails).start().await.unwrap();
+        let soon = Duration::from_millis(200);
+        let made = engine.enqueue(JobRequest::of("fails", &()).backoff(soon, soon)).await.unwrap();
+        loop {
+            if engine.job(made.id).await.unwrap().state == State::RetryScheduled {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        worker.shutdown().await.unwrap();
+        // It has just looked, and that took long.
+        watch.rest_until = Instant::now() + Duration::from_secs(1);
+        watch.look_at = watch.rest_until + TICK;
+        let heard = async { while !matches!(watch.cause().await, Cause::Retry) {} };
+        timeout(Duration::from_secs(30), heard).await.expect("it is heard of");
+        assert!(watch.has_retries().await);
     }
 }

@@ -77,7 +77,8 @@ fn granted(rich: &mut Rich, wanted: &ClaimMany, now: Timestamp) -> Vec<Granted> 
 }
 
 /// The ranks that the kernel admits. None, if the store may choose: it looks only at the retries that have
-/// been due for longest, and of two jobs with one rank it may take either first, also if one has to be alone.
+/// been due for longest, and of two jobs with one rank it may take either first, also if one has to be alone. Retries
+/// may be a line of their own, so of jobs that have to be alone either line may be the one that has waited longest.
 fn admitted(
     twin: &MapStore,
     wanted: &ClaimMany,
@@ -95,6 +96,10 @@ fn admitted(
     }
     let retries = |jobs: &[&Job]| jobs.iter().filter(|job| job.next_retry_at.is_some()).count();
     if groups.values().any(|jobs| retries(jobs) > wanted.max) {
+        return None;
+    }
+    let is_mixed = |jobs: &[&Job]| (1..jobs.len()).contains(&retries(jobs));
+    if groups.iter().any(|((.., alone), jobs)| alone.is_some() && is_mixed(jobs)) {
         return None;
     }
     let ready: Vec<&Job> = groups.values().flatten().copied().collect();

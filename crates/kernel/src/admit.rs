@@ -125,6 +125,14 @@ pub fn admit(
     round.finish()
 }
 
+/// Gives back the turns of an admission that is not carried out. Whoever shares out anew shares out as before.
+pub fn give_back(heads: &[Head<'_>], rules: &[Rule], quotas: &[Quota], turns: &mut Turns) {
+    // Jobs that have to be alone may have gone first without a turn; they are one job, and that is always granted.
+    for quota in quotas.iter().filter(|quota| !quota.alone) {
+        order::give_back(&heads[quota.head], quota.take, rules, turns);
+    }
+}
+
 /// Every rule that keeps the jobs of a head from being claimed now: the same look as [`admit`] has.
 pub fn blocked(head: &Head<'_>, rules: &[Rule], books: &dyn Books, now: Timestamp) -> Vec<Blocked> {
     let request = Request { max: 1, held: 0, holds_isolated: false, heads: vec![head.clone()] };

@@ -72,6 +72,17 @@ impl Timers {
             biased;
             () = shutdown => {}
             () = self.look_on() => {}
+            () = self.prune_on() => {}
+        }
+    }
+
+    /// Forgets what may go. Nothing that is due waits for it.
+    async fn prune_on(&self) {
+        let Some(retention) = self.retention else { return std::future::pending().await };
+        loop {
+            sleep(self.config.prune_every).await;
+            let Some(engine) = self.engine.upgrade() else { return };
+            retention::prune(&engine, retention).await;
         }
     }
 
@@ -79,7 +90,6 @@ impl Timers {
         let Some(mut sooner) = self.engine.upgrade().map(|engine| engine.store.sooner()) else {
             return;
         };
-        let mut prune_at = Instant::now() + self.config.prune_every;
         let mut recover_at = Instant::now();
         let mut was_told = false;
         let mut cancelling = Cancelling::default();
@@ -102,10 +112,6 @@ impl Timers {
                 Ok(more) => look(&engine, &mut cancelling, self.config.batch_max, more).await,
                 Err(error) => Err(error),
             };
-            if let Some(retention) = self.retention.filter(|_| now >= prune_at) {
-                retention::prune(&engine, retention).await;
-                prune_at = Instant::now() + self.config.prune_every;
-            }
             // What was told of may have become due before the look, and is then not part of what comes next.
             if std::mem::take(&mut was_told) {
                 engine.local.retry_due.ring();

@@ -68,7 +68,7 @@ impl<'a> Order<'a> {
                 None => *places.entry(head.tenant).or_insert_with(|| order.add_tenant(head.tenant)),
             };
             last = Some((head.tenant, tenant));
-            if order.keys_take_turns(head.queue) {
+            if keys_take_turns(rules, head.queue) {
                 let stream = *by_key.entry((tenant, head.queue)).or_insert_with(|| {
                     order.tenants[tenant].streams.push(Stream::ByKey(BinaryHeap::new()));
                     order.tenants[tenant].streams.len() - 1
@@ -96,18 +96,9 @@ impl<'a> Order<'a> {
     }
 
     fn add_tenant(&mut self, id: &'a TenantId) -> usize {
-        let weight = self.rules.iter().find_map(|rule| match rule.says {
-            Says::Weight { weight } if rule.scope.tenant.as_ref() == Some(id) => Some(weight),
-            _ => None,
-        });
         let (streams, next) = (Vec::new(), BinaryHeap::new());
-        self.tenants.push(Tenant { id, weight: weight.unwrap_or(1), streams, next });
+        self.tenants.push(Tenant { id, weight: weight_of(self.rules, id), streams, next });
         self.tenants.len() - 1
-    }
-
-    fn keys_take_turns(&self, queue: &Queue) -> bool {
-        let says = |rule: &Rule| rule.says == Says::TurnsByKey;
-        self.rules.iter().any(|rule| says(rule) && rule.scope.queue.as_ref() == Some(queue))
     }
 
     fn key_turn(&self, head: &Head<'_>) -> u64 {
@@ -183,4 +174,27 @@ impl<'a> Order<'a> {
             Stream::ByKey(_) => self.key_turn(&self.heads[next.head]),
         }
     }
+}
+
+/// Gives back the turns that were taken for so many jobs of a head, if they are not granted after all.
+pub(super) fn give_back(head: &Head<'_>, count: usize, rules: &[Rule], turns: &mut Turns) {
+    turns.tenants.give_back(head.tenant, weight_of(rules, head.tenant), count);
+    if keys_take_turns(rules, head.queue)
+        && let Some(keys) = turns.keys.get_mut(&(head.tenant.clone(), head.queue.clone()))
+    {
+        keys.give_back(&head.lane, 1, count);
+    }
+}
+
+fn weight_of(rules: &[Rule], tenant: &TenantId) -> u32 {
+    let weight = rules.iter().find_map(|rule| match rule.says {
+        Says::Weight { weight } if rule.scope.tenant.as_ref() == Some(tenant) => Some(weight),
+        _ => None,
+    });
+    weight.unwrap_or(1)
+}
+
+fn keys_take_turns(rules: &[Rule], queue: &Queue) -> bool {
+    let says = |rule: &Rule| rule.says == Says::TurnsByKey;
+    rules.iter().any(|rule| says(rule) && rule.scope.queue.as_ref() == Some(queue))
 }

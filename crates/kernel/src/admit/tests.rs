@@ -578,3 +578,33 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn turns_that_are_given_back_were_never_taken() {
+    let ranks = |from: i64| (from..from + 20).collect::<Vec<i64>>();
+    let mut heads: Vec<Own> =
+        (0..10).map(|tenant| head("q", &format!("t{tenant}"), "k", &ranks(100 * tenant))).collect();
+    heads.push(head("by_key", "t3", "k", &ranks(7)).keyed(1));
+    heads.push(head("by_key", "t3", "k", &ranks(8)).keyed(2));
+    let scope = Scope { queue: Some(Queue::new("by_key").unwrap()), ..Scope::default() };
+    let rules = [rule("keys", scope, Says::TurnsByKey)];
+    let lent: Vec<Head<'_>> = heads.iter().map(Own::lent).collect();
+    let mut turns = Turns::default();
+    let share = |max: usize, turns: &mut Turns| {
+        let request = Request { max, held: 0, holds_isolated: false, heads: lent.clone() };
+        admit(&request, &rules, &NoBooks, turns, at(0)).quotas
+    };
+    let mut had = [0; 12];
+    for _ in 0..30 {
+        let before = turns.clone();
+        let quotas = share(25, &mut turns);
+        give_back(&lent, &rules, &quotas, &mut turns);
+        assert_eq!(share(25, &mut turns.clone()), share(25, &mut before.clone()));
+        for quota in share(3, &mut turns) {
+            had[quota.head] += quota.take;
+        }
+    }
+    // Whatever was given back, each tenant has had its share.
+    assert!(had[..10].iter().enumerate().all(|(place, had)| *had == 9 || place == 3), "{had:?}");
+    assert_eq!(had[3] + had[10] + had[11], 9, "{had:?}");
+}

@@ -38,6 +38,11 @@ impl Turns {
 /// More than this many are looked through for those that can be forgotten.
 const LIST_MAX: usize = 1_024;
 
+/// What one job costs.
+fn cost(weight: u32) -> u64 {
+    (Turns::COST / u64::from(weight.max(1))).max(1)
+}
+
 /// What each has had, on one scale.
 #[derive(Clone, Debug)]
 pub(super) struct List<K> {
@@ -65,11 +70,19 @@ impl<K: Ord + Clone> List<K> {
         if begins {
             self.at = turn;
         }
-        let next = turn + (Turns::COST / u64::from(weight.max(1))).max(1);
+        let next = turn + cost(weight);
         match self.had.get_mut(who) {
             Some(had) => *had = next,
             None => drop(self.had.insert(who.clone(), next)),
         }
+    }
+
+    /// Takes so many jobs back. The turns go back as well, as far as those who are given theirs back: or these would have
+    /// no more of it than all others.
+    pub(super) fn give_back(&mut self, who: &K, weight: u32, count: usize) {
+        let Some(had) = self.had.get_mut(who) else { return };
+        *had = had.saturating_sub(cost(weight).saturating_mul(count as u64));
+        self.at = self.at.min(*had);
     }
 
     fn tidy(&mut self) {

@@ -115,7 +115,14 @@ pub(crate) async fn claim(mut call: Call) -> Result<Answer, Problem> {
     let until = Instant::now() + body.wait.unwrap_or_default().min(WAIT_MAX);
     let wanted = wanted(&call, body)?;
     Box::pin(listens(&call, &wanted)).await?;
-    let mut word_at = Instant::now() + Standing::WORD_EVERY;
+    let word = async {
+        loop {
+            tokio::time::sleep(Standing::WORD_EVERY).await;
+            // If it is not written, it is said again the next time.
+            let _ = Box::pin(listens(&call, &wanted)).await;
+        }
+    };
+    tokio::pin!(word);
     let tenant = wanted.tenant.as_ref();
     let waits = until > Instant::now();
     let (_waiting, left) = waits.then(|| call.app.listening.wait(&wanted.worker)).unzip();
@@ -151,10 +158,11 @@ pub(crate) async fn claim(mut call: Call) -> Result<Answer, Problem> {
             return Ok(Answer::ok(&Leases { leases: Vec::new(), again_at, repeated: None }));
         }
         let again_at = again_at.map(|at| Instant::now() + at.since(call.engine().now()));
-        let wake_at = again_at.map_or(until, |at| at.min(until)).min(word_at);
+        let wake_at = again_at.map_or(until, |at| at.min(until));
         tokio::select! {
             () = told => {}
             () = tokio::time::sleep_until(wake_at) => {}
+            () = &mut word => unreachable!("it says so for as long as it is asked"),
             // Whoever has said goodbye wants nothing more.
             () = &mut left => {
                 room.notify_one();
@@ -169,20 +177,24 @@ pub(crate) async fn claim(mut call: Call) -> Result<Answer, Problem> {
         if Instant::now() >= until {
             // One who was told and leaves tells the next.
             room.notify_one();
-        } else if Instant::now() >= word_at {
-            word_at = Instant::now() + Standing::WORD_EVERY;
-            Box::pin(listens(&call, &wanted)).await?;
         }
     }
 }
 
-/// Claims. If the caller leaves meanwhile, what was granted is given back: nobody else knows of it.
+/// Claims. If the caller leaves meanwhile, what was granted is given back, if nobody else knows of it: the caller may have
+/// sent the same claim again, and then that call answers with what this one got.
 fn take(call: &Call, wanted: ClaimMany) -> oneshot::Receiver<Result<Reply, Error>> {
     let (engine, worker) = (call.engine().clone(), wanted.worker.clone());
+    let claiming = call.app.claiming.enter(wanted.claim_id);
     let (answer, answered) = oneshot::channel();
     tokio::spawn(async move {
         let reply = engine.submit(Write::Claim(wanted)).await;
-        let Err(Ok(Reply::Granted { jobs, .. })) = answer.send(reply) else { return };
+        let Err(Ok(Reply::Granted { jobs, repeated: false, .. })) = answer.send(reply) else {
+            return;
+        };
+        if !claiming.is_only() {
+            return;
+        }
         let release = |granted: &Granted| {
             let (job, by) = (&granted.job, By::worker(worker.clone()));
             let op = Release { job_id: job.id, epoch: job.epoch, by };

@@ -15,6 +15,7 @@ mod body;
 mod budget;
 mod bulk;
 mod caller;
+mod claiming;
 mod claims;
 mod clock;
 mod contract;

@@ -60,10 +60,11 @@ fn parse(text: &str) -> Option<(TokenId, &str)> {
     Some((format!("tok_{digits}").parse().ok()?, secret))
 }
 
-/// Tokens that let somebody in lately.
+/// Tokens that were looked up lately.
 ///
-/// Always true here: what is remembered only lets in. Nobody is refused by memory: another node may have issued the token
-/// a moment ago, so the store is asked. Anybody can make up tokens, so it is asked for so many a second and no more.
+/// Always true here: that there is no such token is not remembered, for another node may have issued it a moment ago.
+/// What is remembered of one never changes but for its end: its digest, and that it is revoked or expired. Anybody can make
+/// up tokens, so the store is asked for so many a second and no more.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     tokens: Mutex<HashMap<TokenId, (Token, Instant)>>,
@@ -100,7 +101,7 @@ impl Known {
         })
     }
 
-    /// The token of this id: as it is remembered, if it lets the caller in, and else as the store has it.
+    /// The token of this id: as it is remembered from a moment ago, and else as the store has it.
     async fn find(
         &self,
         engine: &Engine,
@@ -109,16 +110,16 @@ impl Known {
     ) -> Result<Option<Token>, Problem> {
         let now = Instant::now();
         let known = self.tokens().get(&id).cloned();
-        match known.filter(|(token, _)| lets_in(token)) {
+        match known {
             Some((token, at)) if now.duration_since(at) < Self::FRESH => return Ok(Some(token)),
             // It let somebody in a moment ago: it is looked up again, however many others are not.
-            Some(_) => {}
-            None => self.look_ups.lock().expect("nobody panics with it").take(now)?,
+            Some((token, _)) if lets_in(&token) => {}
+            _ => self.look_ups.lock().expect("nobody panics with it").take(now)?,
         }
         let token = engine.store().token(id).await?;
         match &token {
-            Some(token) if token.is_live(engine.now()) => self.remember(id, token, now),
-            _ => self.forget(id),
+            Some(token) => self.remember(id, token, now),
+            None => self.forget(id),
         }
         Ok(token)
     }

@@ -1,6 +1,9 @@
 //! Workers over HTTP: claim, start, renew, settle and release, answer by answer.
 
+use std::time::Duration;
+
 use reqwest::Method;
+use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 
 use crate::{
     on_both_stores,
@@ -17,6 +20,7 @@ on_both_stores!(
     wait,
     a_long_poll_hears_of_a_new_job,
     a_duplicate_of_a_claim_that_comes_late_gets_nothing,
+    a_duplicate_of_a_claim_whose_caller_hangs_up_takes_nothing_away,
     a_bell_rings_for_a_new_job,
     what_failed_together_does_not_come_back_together,
 );
@@ -247,6 +251,32 @@ async fn wait(store: Store) {
     page.post("No leases.", path, "{}").await;
     page.get("The bell has no parameters.", "/api/v1/ready?queue=post").await;
     page.finish();
+}
+
+async fn a_duplicate_of_a_claim_whose_caller_hangs_up_takes_nothing_away(store: Store) {
+    let server = Server::start(&store);
+    for round in 0..40 {
+        let more = format!(r#","claim_id":"c{round}""#);
+        let lease = claimed(&server, "post", 1, &more).await.remove(0);
+        let body = format!(r#"{{"worker_id":"w1","queues":["post"],"max":1{more}}}"#);
+        let request = format!(
+            "POST {CLAIMS} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            server.address(),
+            body.len()
+        );
+        let mut stream = TcpStream::connect(server.address()).await.expect("it listens");
+        stream.write_all(request.as_bytes()).await.expect("it reads");
+        // From here on to after its answer.
+        tokio::time::sleep(Duration::from_micros(100 * round)).await;
+        drop(stream);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let path = format!("/api/v1/jobs/{}", lease.job_id);
+        let job = server.get(&path).await.ok();
+        assert_eq!(job.at("/state"), "dispatched", "round {round}");
+        assert_eq!(job.at("/epoch"), lease.epoch, "round {round}");
+    }
+    drop(server);
+    store.check();
 }
 
 /// It rings for those who listen, and ends with the server.

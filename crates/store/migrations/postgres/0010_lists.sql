@@ -54,3 +54,6 @@ CREATE INDEX dlq_items_causes ON dlq_items (tenant, state, code, cause, created_
 
 -- Letters whose cause is not made yet.
 CREATE INDEX dlq_items_no_cause ON dlq_items (id) WHERE cause IS NULL;
+
+-- Claims that no longer count, oldest first.
+CREATE INDEX claims_at ON claims (at);

@@ -15,7 +15,8 @@ use super::{
 /// How many are forgotten in one step.
 pub(super) const FORGET_MAX: i64 = 5_000;
 
-/// What another node forgets at the same time is left to it. What is held is found by the index `jobs_leased`.
+/// What another node forgets at the same time is left to it. They are found by the index `claims_at`, and what is held by
+/// `jobs_leased`.
 const FORGET: &str = "
     WITH gone AS (
         DELETE FROM claims WHERE id IN (
@@ -23,7 +24,7 @@ const FORGET: &str = "
             WHERE c.at < $1 AND NOT EXISTS (
                 SELECT FROM jobs j
                 WHERE j.lease_session IS NOT NULL AND substring(j.lease FOR 16) = uuid_send(c.id))
-            LIMIT $2 FOR UPDATE OF c SKIP LOCKED)
+            ORDER BY c.at LIMIT $2 FOR UPDATE OF c SKIP LOCKED)
         RETURNING id)
     SELECT count(*) FROM gone";
 

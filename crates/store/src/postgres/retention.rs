@@ -104,10 +104,11 @@ impl Inner {
             Some(now) => {
                 rules::sweep(client, now).await?;
                 causes::make(client).await?;
-                if granted::forget(client, now).await? == granted::FORGET_MAX {
-                    return Ok((Pruned { more: true, ..Pruned::default() }, pass));
-                }
-                make_step(client, pass, &mut walked_all_at, retention, max, now).await
+                let forgot = granted::forget(client, now).await?;
+                let step = make_step(client, pass, &mut walked_all_at, retention, max, now).await;
+                let (mut pruned, pass) = step?;
+                pruned.more |= forgot == granted::FORGET_MAX;
+                Ok((pruned, pass))
             }
             None => Ok((Pruned::default(), pass)),
         };

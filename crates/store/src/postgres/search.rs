@@ -14,7 +14,7 @@ use std::{
 
 use windlass_kernel::{
     Job, JobId, Lane, RuleName, TenantId, Timestamp, WorkerId,
-    admit::{Admission, Head, Quota, Request, Turns, admit},
+    admit::{Admission, Head, Quota, Request, Turns, admit, give_back},
     job::Rank,
 };
 
@@ -434,6 +434,15 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// Gives back the turns that were taken for what is not granted after all.
+    fn give_back(&self, found: &[Found], quotas: &[Quota], work: &Work<'_>) {
+        let heads = found.iter().map(|Found { from, ranks, .. }| {
+            head_of(self.name_of(from), from.lane, from.retries, ranks, None)
+        });
+        let heads: Vec<Head<'_>> = heads.collect();
+        give_back(&heads, &work.rules.book.rules, quotas, &mut self.store.rules.turns());
+    }
+
     /// Locks and grants what was admitted, and tells whether others were faster somewhere.
     async fn take(
         &mut self,
@@ -474,13 +483,13 @@ impl<'a> Search<'a> {
         }
         let mut asked = Asked::new(self.left());
         while let Some(fitting) = self.fitting(&quotas, found, &jobs) {
-            // Turns were taken by all alike when all was shared out, and stay so.
             asked.cut(fitting);
+            self.give_back(found, &quotas, work);
             let got: Vec<Found> =
                 found.iter().map(|it| it.only(|id| jobs.contains_key(&id))).collect();
             // None fits, if a round before has filled the answers.
             let max = asked.max.min(fitting);
-            Admission { quotas, states, .. } = self.admit(&got, max, held, work, false, now);
+            Admission { quotas, states, .. } = self.admit(&got, max, held, work, true, now);
         }
         for quota in &quotas {
             let Found { from, ids, .. } = &found[quota.head];

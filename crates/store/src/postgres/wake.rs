@@ -59,6 +59,8 @@ const CLEAR: Duration = Duration::from_secs(60);
 
 /// The most steps of it at a time: what is left then waits for the next. It is more than a node can add in between.
 const CLEAR_STEPS_MAX: usize = 1_000;
+/// Claims are forgotten in so many steps at the most, for others wait for what is done here.
+const FORGET_STEPS_MAX: usize = 40;
 
 impl Wake {
     pub(super) fn new(options: &Options, connector: Connector) -> Self {
@@ -209,7 +211,7 @@ async fn look_after(inner: &Inner) {
             cleared = Instant::now();
             let _ = inner.with_client(async |it| clear(it).await).await;
             let forget = async |it: &ClientWrapper| granted::forget(it, now).await;
-            for _ in 0..CLEAR_STEPS_MAX {
+            for _ in 0..FORGET_STEPS_MAX {
                 match inner.with_client(forget).await {
                     Ok(granted::FORGET_MAX) => {}
                     Ok(_) | Err(_) => break,

@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::HashSet};
 use rusqlite::{Connection, OptionalExtension as _};
 use windlass_kernel::{
     JobId, Lane, NewPayload, Op, Rule, Says, Timestamp,
-    admit::{Admission, Head, Request, admit},
+    admit::{Admission, Head, Request, Turns, admit, give_back},
     job::Rank,
     ops::Claim,
 };
@@ -56,29 +56,25 @@ pub(super) fn claim(
         let lines = Lines::look(connection, &groups, limit, work, &touched, now)?;
         // Turns are taken out for the while, for everything else is only looked at.
         let mut turns = std::mem::take(&mut work.rules.turns);
-        let before = (asked.max > 1 || unread.may_read_on(work)).then(|| turns.clone());
         let heads = lines.heads(work, &touched);
         let request = Request { max: asked.max, held: count, holds_isolated, heads };
         let admission = admit(&request, &rules, &work.rules.known(), &mut turns, now);
         let taken: usize = admission.quotas.iter().map(|quota| quota.take).sum();
         let is_alone = admission.quotas.iter().any(|quota| quota.alone);
         let chosen = lines.chosen(&admission, work, &touched);
-        let Some(before) = before else {
-            work.rules.turns = turns;
-            break (admission, load_chosen(connection, &chosen, work)?);
+        let given_back = |mut turns: Turns| {
+            give_back(&request.heads, &rules, &admission.quotas, &mut turns);
+            turns
         };
-        if taken < asked.max
-            && !is_alone
-            && unread.may_read_on(work)
-            && unread.read_on(connection, work)?
-        {
+        if taken < asked.max && !is_alone && unread.may_read_on(work) {
             // Rules hold back what is remembered. What stands behind it may go.
-            work.rules.turns = before;
+            work.rules.turns = given_back(turns);
+            unread.read_on(connection, work)?;
             continue;
         }
         let chosen = load_chosen(connection, &chosen, work)?;
         if chosen.len() < taken {
-            work.rules.turns = before;
+            work.rules.turns = given_back(turns);
             asked.cut(chosen.len());
             continue;
         }
@@ -138,7 +134,9 @@ impl Unread {
         for group in &self.groups {
             work.ready.look(connection, *group, 1, flying)?;
         }
-        while self.left > 0 && self.read_on(connection, work)? {}
+        while self.left > 0 {
+            self.read_on(connection, work)?;
+        }
         Ok(())
     }
 
@@ -146,8 +144,8 @@ impl Unread {
         self.left > 0 && self.groups.iter().any(|group| work.ready.has_more(*group))
     }
 
-    /// Reads more of each group, and says whether there was something.
-    fn read_on(&mut self, connection: &Connection, work: &mut Work<'_>) -> SqlResult<bool> {
+    /// Reads more of each group. If there is nothing more, that was all.
+    fn read_on(&mut self, connection: &Connection, work: &mut Work<'_>) -> SqlResult<()> {
         let flying = work.flying();
         let mut read = 0;
         for group in &self.groups {
@@ -155,8 +153,8 @@ impl Unread {
                 read += work.ready.read_on(connection, *group, Self::READ, flying)?;
             }
         }
-        self.left = self.left.saturating_sub(read);
-        Ok(read > 0)
+        self.left = if read == 0 { 0 } else { self.left.saturating_sub(read) };
+        Ok(())
     }
 }
 

@@ -1,14 +1,14 @@
 //! Claims that were granted something, for as long as they are remembered.
 //!
 //! A row is written with each claim that gets jobs, so it is narrow, and stands in a table that grows at its end and is
-//! forgotten from its beginning.
+//! forgotten from its beginning: whoever adds one takes two away that no longer count.
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use windlass_kernel::{Timestamp, ids::ClaimId, ops::Claim};
 
 use super::{SqlResult, load};
 
-/// How many are forgotten in one step.
+/// How many are forgotten in one step of retention.
 pub(super) const FORGET_MAX: usize = 2_000;
 
 /// The hour that a claim is granted in. It counts in this one and in the next: for an hour at the least.
@@ -39,8 +39,11 @@ pub(super) fn is_known(connection: &Connection, claim: ClaimId, now: Timestamp) 
 
 const SAVE: &str = "INSERT INTO claims (hour, id) VALUES (?1, ?2)";
 
-/// Remembers these claims.
+/// Remembers these claims, and forgets some that no longer count.
 pub(super) fn save(connection: &Connection, claims: &[ClaimId], now: Timestamp) -> SqlResult<()> {
+    if !claims.is_empty() {
+        forget(connection, 2 * claims.len(), now)?;
+    }
     for claim in claims {
         let row = params![hour(now), claim.as_u128().to_be_bytes()];
         connection.prepare_cached(SAVE)?.execute(row)?;
@@ -48,17 +51,22 @@ pub(super) fn save(connection: &Connection, claims: &[ClaimId], now: Timestamp) 
     Ok(())
 }
 
+const FIRST: &str = "SELECT min(hour) FROM claims";
 const LAST_OF_STEP: &str = "
     SELECT hour, id FROM claims WHERE hour < ?1 - 1 ORDER BY hour, id LIMIT 1 OFFSET ?2";
 const FORGET_UNTIL: &str = "DELETE FROM claims WHERE (hour, id) <= (?1, ?2)";
 const FORGET_ALL: &str = "DELETE FROM claims WHERE hour < ?1 - 1";
 
-/// Forgets those that no longer count, in a step of [`FORGET_MAX`] at the most, and says how many they were.
-pub(super) fn forget(connection: &Connection, now: Timestamp) -> SqlResult<usize> {
+/// Forgets those that no longer count, so many at the most, and says how many they were.
+pub(super) fn forget(connection: &Connection, max: usize, now: Timestamp) -> SqlResult<usize> {
+    let first: Option<i64> = connection.prepare_cached(FIRST)?.query_row([], |row| row.get(0))?;
+    if first.is_none_or(|first| first >= hour(now) - 1) {
+        return Ok(0);
+    }
     let mut last = connection.prepare_cached(LAST_OF_STEP)?;
     let row = |row: &Row<'_>| Ok((row.get(0)?, load::u128_of(row, 1)?));
     let last: Option<(i64, u128)> =
-        last.query_row(params![hour(now), FORGET_MAX - 1], row).optional()?;
+        last.query_row(params![hour(now), max.max(1) - 1], row).optional()?;
     match last {
         Some((hour, id)) => {
             let until = params![hour, id.to_be_bytes()];

@@ -74,9 +74,19 @@ pub(super) fn prune(
     now: Timestamp,
 ) -> SqlResult<(Pruned, Sweep)> {
     rules::sweep(connection, now)?;
-    if granted::forget(connection, now)? == granted::FORGET_MAX {
-        return Ok((Pruned { more: true, ..Pruned::default() }, sweep));
-    }
+    let forgot = granted::forget(connection, granted::FORGET_MAX, now)?;
+    let (mut pruned, sweep) = make_step(connection, sweep, retention, max, now)?;
+    pruned.more |= forgot == granted::FORGET_MAX;
+    Ok((pruned, sweep))
+}
+
+fn make_step(
+    connection: &Connection,
+    sweep: Sweep,
+    retention: &Retention,
+    max: usize,
+    now: Timestamp,
+) -> SqlResult<(Pruned, Sweep)> {
     match sweep.phase {
         Phase::Jobs { below, kept } => {
             let below = below.map_or_else(|| start(connection, retention, now), Ok)?;

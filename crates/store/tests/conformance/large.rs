@@ -16,6 +16,7 @@ for_each_backend!(
     a_claim_is_granted_no_more_bytes_than_fit,
     claims_of_one_batch_have_an_answer_each,
     large_jobs_of_one_tenant_leave_turns_to_another,
+    those_whose_large_jobs_did_not_fit_are_next,
     what_does_not_fit_uses_up_no_rate,
     large_jobs_with_keys_are_granted_in_parts,
     what_a_failure_said_counts_too,
@@ -96,6 +97,24 @@ fn large_jobs_of_one_tenant_leave_turns_to_another(backend: Backend) {
         granted.iter().for_each(|it| *counts.entry(it.job.spec.tenant.clone()).or_default() += 1);
     }
     assert!(counts[&of("acme")] >= 4 && counts[&of("bolt")] >= 4, "{counts:?}");
+}
+
+fn those_whose_large_jobs_did_not_fit_are_next(backend: Backend) {
+    let test = TestStore::new(backend);
+    // Eight have older jobs than the last two, and each claim has room for eight.
+    for number in 0..40 {
+        let tenant = if number < 36 { number % 8 } else { 8 + number % 2 };
+        test.write(enqueue_of(&format!("t{tenant}"), number + 1, large())).unwrap();
+        test.pass(Duration::from_millis(1));
+    }
+    let mut counts: BTreeMap<TenantId, usize> = BTreeMap::new();
+    for number in 1..=2 {
+        let (granted, _) = claim(&test, number, 20);
+        assert_eq!(granted.len(), 8);
+        granted.iter().for_each(|it| *counts.entry(it.job.spec.tenant.clone()).or_default() += 1);
+    }
+    assert_eq!(counts.len(), 10, "each has had a turn: {counts:?}");
+    assert!(counts.values().all(|count| *count <= 2), "{counts:?}");
 }
 
 fn what_does_not_fit_uses_up_no_rate(backend: Backend) {

@@ -222,6 +222,15 @@ fn claims_that_were_long_ago_are_forgotten(backend: Backend) {
     prune(&test);
     assert_eq!(u128::from(test.home.count("claims")), CLAIMS);
     test.pass(2 * Claim::REMEMBERED_FOR);
+    if backend != Backend::Postgres {
+        // Also where nothing is ever pruned: each one that is added takes two of them away.
+        for number in 1..=100 {
+            test.enqueue(2 * CLAIMS + number, plain());
+            assert_eq!(test.claim("w1", 2 * CLAIMS + number, 1).len(), 1);
+        }
+        assert_eq!(u128::from(test.home.count("claims")), CLAIMS - 2 * 100 + 100);
+        test.pass(3 * Claim::REMEMBERED_FOR);
+    }
     prune(&test);
     assert_eq!(test.home.count("claims"), 0);
 }

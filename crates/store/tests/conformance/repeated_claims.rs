@@ -222,7 +222,7 @@ fn claims_that_were_long_ago_are_forgotten(backend: Backend) {
     prune(&test);
     assert_eq!(u128::from(test.home.count("claims")), CLAIMS);
     test.pass(2 * Claim::REMEMBERED_FOR);
-    if backend != Backend::Postgres {
+    if !matches!(backend, Backend::Postgres) {
         // Also where nothing is ever pruned: each one that is added takes two of them away.
         for number in 1..=100 {
             test.enqueue(2 * CLAIMS + number, plain());

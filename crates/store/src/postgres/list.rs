@@ -69,14 +69,12 @@ async fn read_jobs_in(
     Ok(list.page)
 }
 
-/// Jobs that were not created about when their id was made. Served by the index `jobs_astray`.
+/// Jobs that were not created about when their id was made.
 macro_rules! astray {
     ($order:literal) => {
         concat!(
             "(SELECT id FROM (
-                SELECT id FROM jobs WHERE created_at >= $1 AND created_at < $2
-                AND (created_at - to_timestamp(('x' || translate(left(id::text, 13), '-', ''))::bit(48)::bigint
-                    / 1000::double precision)) NOT BETWEEN interval '-30 seconds' AND interval '30 seconds'
+                SELECT id FROM job_astray WHERE created_at >= $1 AND created_at < $2
                 OFFSET 0) AS astray ORDER BY id ",
             $order,
             " LIMIT 1)"
@@ -287,10 +285,7 @@ mod source {
     pub(super) const TAG: &str = "
         SELECT id FROM job_tags WHERE tenant = $1 AND tag = $2 AND id < $3 ORDER BY id DESC LIMIT $4";
     pub(super) const KEY: &str = "
-        SELECT id FROM (
-            SELECT lane, id FROM jobs WHERE lane <> 0 AND (lane, id) < ($1, $2)
-            ORDER BY lane DESC, id DESC LIMIT $3) AS keyed
-        WHERE lane = $1";
+        SELECT id FROM job_keys WHERE lane = $1 AND id < $2 ORDER BY id DESC LIMIT $3";
     pub(super) const CODE: &str = "
         SELECT id FROM (
             SELECT rest::json -> 'error' ->> 'code' AS code, id FROM jobs

@@ -79,8 +79,9 @@ const OBJECTS: &str = "
         WHEN 'c' THEN 'type ' ELSE 'table ' END || relname
     FROM pg_class WHERE relnamespace = to_regnamespace($1) AND relkind IN ('r', 'p', 'i', 'I', 'v', 'c')
     UNION ALL SELECT 'function ' || proname FROM pg_proc WHERE pronamespace = to_regnamespace($1)";
-/// The one trigger that Windlass has: it keeps `job_tags`.
-const OUR_TRIGGER: &str = "trigger jobs_tags on jobs";
+/// The triggers that Windlass has. They keep `job_tags`, `job_keys` and `job_astray`.
+const OUR_TRIGGERS: [&str; 3] =
+    ["trigger jobs_tags on jobs", "trigger jobs_keys on jobs", "trigger jobs_astray on jobs"];
 /// Triggers and rewrite rules, which run with every write.
 const TRIGGERS: &str = "
     SELECT 'trigger ' || tgname || ' on ' || relname FROM pg_trigger
@@ -106,7 +107,7 @@ async fn look_inside(client: &Client, options: &Options, survey: &mut Survey) ->
     let triggers = triggers.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?;
     let ours: Vec<String> = wanted().collect();
     let is_view = |name: &&String| name.starts_with("view ") && !ours.contains(name);
-    let triggers = triggers.into_iter().filter(|name| name != OUR_TRIGGER);
+    let triggers = triggers.into_iter().filter(|name| !OUR_TRIGGERS.contains(&name.as_str()));
     survey.foreign = triggers.chain(found.iter().filter(is_view).cloned()).collect();
     let has = |table: &str| found.contains(&format!("table {table}"));
     if has("feed") {

@@ -105,6 +105,8 @@ const CASES: &[(&str, &str)] = &[
     ),
     ("children_pkey", "INSERT INTO children SELECT * FROM children"),
     ("job_tags_pkey", "INSERT INTO job_tags VALUES ('acme', 'vip', {1}), ('acme', 'vip', {1})"),
+    ("job_keys_pkey", "INSERT INTO job_keys VALUES (7, {1}), (7, {1})"),
+    ("job_astray_pkey", "INSERT INTO job_astray VALUES (now(), {1}), (now(), {1})"),
     ("progress_pkey", "INSERT INTO progress VALUES ({2}, 1, now(), '1'), ({2}, 1, now(), '2')"),
     ("progress_epoch_check", "INSERT INTO progress VALUES ({2}, 0, now(), '1')"),
     ("log_count_check", "UPDATE log SET count = 0"),

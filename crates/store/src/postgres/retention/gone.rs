@@ -29,12 +29,18 @@ const NOTE: &str = "
     SELECT v.id, $2, v.least_ms, v.version,
         v.rows + (SELECT count(*) FROM job_log WHERE job_log.id = v.id)
     FROM unnest($1::uuid[], $3::bigint[], $4::bigint[], $5::int[]) AS v (id, least_ms, version, rows)";
-/// Before the jobs, whose tags they are.
+/// These before the jobs, which they are found by.
 const DELETE_TAGS: &str = "
     DELETE FROM job_tags USING (
         SELECT tenant, json_array_elements_text(options::json -> 'tags') AS tag, id FROM jobs
         WHERE id = ANY($1) AND strpos(options, 'tags') > 0) AS gone
     WHERE job_tags.tenant = gone.tenant AND job_tags.tag = gone.tag AND job_tags.id = gone.id";
+const DELETE_KEYS: &str = "
+    DELETE FROM job_keys USING jobs
+    WHERE jobs.id = ANY($1) AND jobs.lane <> 0 AND job_keys.lane = jobs.lane AND job_keys.id = jobs.id";
+const DELETE_ASTRAY: &str = "
+    DELETE FROM job_astray USING jobs
+    WHERE jobs.id = ANY($1) AND job_astray.created_at = jobs.created_at AND job_astray.id = jobs.id";
 const DELETE: [&str; 5] = [
     "DELETE FROM jobs WHERE id = ANY($1)",
     "DELETE FROM outputs WHERE id = ANY($1)",
@@ -81,7 +87,8 @@ impl Gone {
                 .with(self.versions.clone())
                 .with(self.log_rows.clone()),
         ];
-        asks.push(Ask::new(DELETE_TAGS).with(self.ids.clone()));
+        let found_by = [DELETE_TAGS, DELETE_KEYS, DELETE_ASTRAY];
+        asks.extend(found_by.map(|sql| Ask::new(sql).with(self.ids.clone())));
         asks.extend(DELETE.map(|sql| Ask::new(sql).with(self.ids.clone())));
         let children = Ask::new(DELETE_CHILDREN).with(self.parents.clone());
         asks.push(children.with(self.children.clone()));

@@ -238,7 +238,9 @@ async fn ask_and_not_read(server: &Server, path: &str) -> TcpStream {
 async fn a_place_is_free_again(store: &Store, path: &str) {
     let server = Server::start_with_config(store, "[server]\nconnections_max = 1\n");
     let stuck = ask_and_not_read(&server, path).await;
-    let probe = async || send(client().get(server.url("/healthz"))).await;
+    // A client whose new connection is cut off may wait for ever: with its time-out it does not.
+    let probe =
+        async || send(client().get(server.url("/healthz")).timeout(Duration::from_secs(10))).await;
     assert!(probe().await.is_err(), "{path}: the place is not taken");
     let began = std::time::Instant::now();
     while probe().await.is_err() {

@@ -177,6 +177,20 @@ CREATE FUNCTION golden.job_uuid(digits text) RETURNS uuid
         FROM generate_series(1, 26) AS digit
     ) AS whole, generate_series(0, 31) AS place
 $$;
+CREATE FUNCTION golden.keep_astray() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    INSERT INTO job_astray (created_at, id) VALUES (new.created_at, new.id);
+    RETURN NULL;
+END $$;
+CREATE FUNCTION golden.keep_key() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    INSERT INTO job_keys (lane, id) VALUES (new.lane, new.id);
+    RETURN NULL;
+END $$;
 CREATE FUNCTION golden.keep_tags() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -481,6 +495,10 @@ ALTER TABLE golden.inbox_set_aside ALTER COLUMN id ADD GENERATED ALWAYS AS IDENT
     NO MAXVALUE
     CACHE 1
 );
+CREATE TABLE golden.job_astray (
+    created_at timestamp with time zone NOT NULL,
+    id uuid NOT NULL
+);
 ALTER TABLE golden.job_groups ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME golden.job_groups_id_seq
     START WITH 1
@@ -488,6 +506,10 @@ ALTER TABLE golden.job_groups ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     NO MINVALUE
     NO MAXVALUE
     CACHE 1
+);
+CREATE TABLE golden.job_keys (
+    lane bigint NOT NULL,
+    id uuid NOT NULL
 );
 CREATE TABLE golden.job_log (
     id uuid NOT NULL,
@@ -716,34 +738,34 @@ COPY golden.claims (id, at) FROM stdin;
 00000000-0000-0000-0000-000000000002	2026-02-25 06:13:21+00
 \.
 COPY golden.commits (id, at) FROM stdin;
-41314671-e68a-286a-e3a6-61c8ac66f44a	2026-11-18 00:15:43.943796+00
-fe735dbf-6ec1-1d23-2303-d223dede0eac	2026-11-18 00:15:43.988317+00
-d122c19e-9289-828d-423f-c30176fa8c43	2026-11-18 00:15:43.993531+00
-4a0f3afb-89fc-6921-565a-403abfbad9e5	2026-11-18 00:15:44.001587+00
-9cfde403-30f9-c68d-2efc-e428a9ba8e92	2026-11-18 00:15:44.004208+00
-d0208dda-75b2-4731-9221-2ec9bff34020	2026-11-18 00:15:44.005209+00
-e91e1ece-6e37-a950-b345-b31871acbcb3	2026-11-18 00:15:44.009335+00
-c9f0d93b-0ef0-3899-bb16-430be8fb37be	2026-11-18 00:15:44.011308+00
-83c28375-e956-5b6c-f025-fa7926c50ff5	2026-11-18 00:15:44.014199+00
-471e1f5b-9796-7f23-171f-7d4190909ecb	2026-11-18 00:15:44.019316+00
-cd46362a-6213-e047-69d6-4680bd12588f	2026-11-18 00:15:44.024031+00
-61e7d602-5fa0-cf10-1bcc-f5687152457c	2026-11-18 00:15:44.033594+00
-8d12f09d-fd70-3b9a-1c32-2fcdf8466b79	2026-11-18 00:15:44.070693+00
-dbd29de0-e366-7545-0734-0b7fcf7125be	2026-11-18 00:15:44.114996+00
-cbc6f7ae-204a-6d90-86d6-b9620d5a08f2	2026-11-18 00:15:44.139127+00
-9e32271f-fcd2-f340-c45a-920d9dba248d	2026-11-18 00:15:44.143956+00
-d365f988-5bfc-3993-526f-265da968bf0b	2026-11-18 00:15:44.146852+00
-65b0ccdb-9daf-6999-055a-16809fa1c66f	2026-11-18 00:15:44.150909+00
-15b19bfe-0b07-7fe3-fc1d-b122894ac8ab	2026-11-18 00:15:44.153671+00
-e56f0ac3-2c81-ab06-4e08-96a65cca13cb	2026-11-18 00:15:44.158269+00
-caacf9db-0e7b-751b-0dad-0db854f978d2	2026-11-18 00:15:44.161111+00
-b6cc7b94-0305-23eb-0c3e-0b647dc162a5	2026-11-18 00:15:44.164037+00
-73b14b55-3f9d-291f-cfed-4ce869511bb4	2026-11-18 00:15:44.167087+00
-88589125-0b6e-f2cd-f877-2ab7319722ca	2026-11-18 00:15:44.170067+00
-6f239161-eaf9-efbb-aea7-a4fa712bcac1	2026-11-18 00:15:44.174357+00
-293b0bea-da09-7a81-a6bd-a9a7a6698e2f	2026-11-18 00:15:44.176789+00
-103f7f66-d8f2-611d-50c2-f16851087980	2026-11-18 00:15:44.178777+00
-5b67cb88-3b11-49bd-94a4-028021626294	2026-11-18 00:15:44.193406+00
+5abb0ae7-7383-de88-069d-b55b3bb20db2	2026-11-18 06:25:21.392233+00
+28ce8951-683c-53ac-0cc3-acc78aaef69f	2026-11-18 06:25:21.405729+00
+00dc28ba-016d-34c3-ebea-e80634a5e6e1	2026-11-18 06:25:21.41015+00
+4ab53193-5f65-dd58-bba8-c49e09701420	2026-11-18 06:25:21.412727+00
+9ad9d197-7312-6864-fc55-304321226132	2026-11-18 06:25:21.413807+00
+4560bcae-cf3b-a408-d9cf-12e9d524fa54	2026-11-18 06:25:21.414687+00
+0ad5c676-9ff7-eeb8-3a93-7fd43311196f	2026-11-18 06:25:21.415489+00
+030de060-dc4b-fd79-6200-485a833379e5	2026-11-18 06:25:21.416296+00
+7cd54ae1-2275-15c2-f3bc-6784ab6456ba	2026-11-18 06:25:21.417034+00
+a2de29f1-198d-e292-fb15-f87b6c593605	2026-11-18 06:25:21.417827+00
+af0b6b1a-fa29-1ae5-1fe9-17ff8a6aaf02	2026-11-18 06:25:21.41855+00
+0642257e-0cee-32c1-73ea-a2bf23d076a6	2026-11-18 06:25:21.422276+00
+a70e7e7d-73f2-50a7-4f8f-c66ded26748b	2026-11-18 06:25:21.430587+00
+8a1b8d1f-c1a9-0656-0ada-cc22d36cb047	2026-11-18 06:25:21.43465+00
+5cdc783d-e163-cec2-ee0d-bada1f9bac97	2026-11-18 06:25:21.436334+00
+9658191e-ee3e-83e9-2d4f-7b11f1db7353	2026-11-18 06:25:21.437943+00
+4409d66c-51f7-d36b-b388-98d3c54256d0	2026-11-18 06:25:21.439636+00
+8fbc2f8e-bc31-5ace-43be-9d4d65af63bd	2026-11-18 06:25:21.4412+00
+7777ec7d-0ef9-a67a-bc05-d7f3a73d0698	2026-11-18 06:25:21.443219+00
+cf64a2ac-168c-4c8b-ff9b-700b8e94e1ac	2026-11-18 06:25:21.447301+00
+71eec24b-36af-548d-2d01-eea08439781a	2026-11-18 06:25:21.448958+00
+c584a72b-fbb1-52ff-af67-61d6118870ce	2026-11-18 06:25:21.451071+00
+1e6e6b6b-cf31-4ee9-8204-7d644974ad1f	2026-11-18 06:25:21.453849+00
+f0f12954-544e-adf3-8b16-7a88540a5d91	2026-11-18 06:25:21.456752+00
+ce55a3e4-f79a-a80f-e0f7-6171236cb45b	2026-11-18 06:25:21.459452+00
+49bf95ca-e8e1-1462-40c1-b3c87bdeec22	2026-11-18 06:25:21.461463+00
+a8e596a1-c6b8-2e76-fc16-d045565ac219	2026-11-18 06:25:21.462768+00
+29ab95e0-059a-548b-35cc-6a9143720f17	2026-11-18 06:25:21.476722+00
 \.
 COPY golden.dlq_items (id, tenant, job_id, state, code, created_at, requeued_as, closed_at, letter, cause) FROM stdin;
 00000000-0000-0000-0000-000000000008	acme	00000000-0000-0000-0000-000000000008	discard_requested	NO_SUCH_USER	2026-02-25 06:13:21+00	\N	\N	{"id":"dlq_00000000000000000000000008","tenant":"acme","job_id":"job_00000000000000000000000008","state":"discard_requested","why":"non_retryable_error","failure":{"code":"NO_SUCH_USER","message":"there is no such user","class":"permanent","retryable":false},"began_in":"running","attempt":1,"epoch":1,"payload_digest":"ade1a1c2a61af0f279a4978dfddcdb6acd33f5a8b61e62c5fd881e8a88a387bc","created_at":"2026-02-25T06:13:21Z","requeued_as":null,"discard_requested_by":"ann","discard_reason":"nobody needs it","closed_at":null}	there is no such user
@@ -787,8 +809,23 @@ COPY golden.inbox_results (seq, place, job_id, tenant, asked_at, at, outcome, ex
 \.
 COPY golden.inbox_set_aside (id, found_at, why, job_id, tenant, at, op, payload) FROM stdin;
 \.
+COPY golden.job_astray (created_at, id) FROM stdin;
+2026-02-25 06:13:21+00	00000000-0000-0000-0000-000000000001
+2026-02-25 06:13:21+00	00000000-0000-0000-0000-000000000002
+2026-02-25 06:13:21+00	00000000-0000-0000-0000-000000000003
+2026-02-25 06:13:21+00	00000000-0000-0000-0000-000000000004
+2026-02-25 06:13:21+00	00000000-0000-0000-0000-000000000005
+2026-02-25 06:13:21+00	00000000-0000-0000-0000-000000000006
+2026-02-25 06:13:21+00	00000000-0000-0000-0000-000000000007
+2026-02-25 06:13:21+00	00000000-0000-0000-0000-000000000008
+2026-02-25 06:13:21+00	00000000-0000-0000-0000-000000000009
+2026-02-25 06:13:21+00	00000000-0000-0000-0000-00000000000a
+2026-02-25 06:13:21+00	00000000-0000-0000-0000-00000000000b
+\.
 COPY golden.job_groups (id, queue, tenant, kind, isolated) FROM stdin;
 1	default	acme	mail	f
+\.
+COPY golden.job_keys (lane, id) FROM stdin;
 \.
 COPY golden.job_log (id, seq) FROM stdin;
 \.
@@ -841,14 +878,14 @@ COPY golden.marks (name, number) FROM stdin;
 alerts	5
 \.
 COPY golden.meta (name, value) FROM stdin;
-store_id	375844e6-ce23-4714-8b02-888dace6724a
+store_id	f169154d-0cc0-4dfa-826f-8d25a28c3d19
 incarnation	0
 feed_from	1
 rules_version	0
 acts_from	1
 schema	10
 schema_served_by	1
-server	7709298545838020270/00000001/5/16385
+server	7709393796927458765/00000001/5/16385
 \.
 COPY golden.notes (seq, place, tenant, about, name, at) FROM stdin;
 19456	0	acme	letter	dlq_00000000000000000000000008	2026-02-25 06:13:21+00
@@ -916,10 +953,14 @@ ALTER TABLE ONLY golden.inbox_results
     ADD CONSTRAINT inbox_results_pkey PRIMARY KEY (seq, place);
 ALTER TABLE ONLY golden.inbox_set_aside
     ADD CONSTRAINT inbox_set_aside_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY golden.job_astray
+    ADD CONSTRAINT job_astray_pkey PRIMARY KEY (created_at, id);
 ALTER TABLE ONLY golden.job_groups
     ADD CONSTRAINT job_groups_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY golden.job_groups
     ADD CONSTRAINT job_groups_queue_tenant_kind_isolated_key UNIQUE (queue, tenant, kind, isolated);
+ALTER TABLE ONLY golden.job_keys
+    ADD CONSTRAINT job_keys_pkey PRIMARY KEY (lane, id);
 ALTER TABLE ONLY golden.job_log
     ADD CONSTRAINT job_log_pkey PRIMARY KEY (id, seq);
 ALTER TABLE ONLY golden.job_tags
@@ -959,6 +1000,7 @@ ALTER TABLE ONLY golden.tasks
 ALTER TABLE ONLY golden.tokens
     ADD CONSTRAINT tokens_pkey PRIMARY KEY (id);
 CREATE INDEX acts_tenant ON golden.acts USING btree (tenant, event);
+CREATE INDEX claims_at ON golden.claims USING btree (at);
 CREATE INDEX dlq_items_all ON golden.dlq_items USING btree (created_at, id);
 CREATE INDEX dlq_items_causes ON golden.dlq_items USING btree (tenant, state, code, cause, created_at, id);
 CREATE INDEX dlq_items_code ON golden.dlq_items USING btree (tenant, code, created_at, id);
@@ -967,12 +1009,10 @@ CREATE INDEX dlq_items_no_cause ON golden.dlq_items USING btree (id) WHERE (caus
 CREATE UNIQUE INDEX feed_seq ON golden.feed USING btree (seq);
 CREATE INDEX inbox_results_at ON golden.inbox_results USING btree (at, seq);
 CREATE INDEX inbox_results_job ON golden.inbox_results USING btree (job_id);
-CREATE INDEX jobs_astray ON golden.jobs USING btree (created_at, id) WHERE (((created_at - to_timestamp(((((('x'::text || translate("left"((id)::text, 13), '-'::text, ''::text)))::bit(48))::bigint)::double precision / (1000)::double precision))) < '-00:00:30'::interval) OR ((created_at - to_timestamp(((((('x'::text || translate("left"((id)::text, 13), '-'::text, ''::text)))::bit(48))::bigint)::double precision / (1000)::double precision))) > '00:00:30'::interval));
 CREATE INDEX jobs_code ON golden.jobs USING btree (((((rest)::json -> 'error'::text) ->> 'code'::text)), id) WHERE (strpos(rest, 'error'::text) > 0);
 CREATE INDEX jobs_held_keys ON golden.jobs USING btree (group_id, lane) WHERE ((lease_session IS NOT NULL) AND (lane <> 0));
 CREATE UNIQUE INDEX jobs_key ON golden.jobs USING btree (tenant, idempotency_scope, idempotency_key) WHERE (idempotency_key IS NOT NULL);
 CREATE INDEX jobs_leased ON golden.jobs USING btree (lease_session, get_byte(lease, 48)) WHERE (lease_session IS NOT NULL);
-CREATE INDEX jobs_limit_key ON golden.jobs USING btree (lane, id) WHERE (lane <> 0);
 CREATE INDEX jobs_listed ON golden.jobs USING btree (group_id, state, id) WHERE ((state = 'succeeded'::text) OR (state = 'scheduled'::text) OR (state = 'waiting'::text) OR (state = 'partial'::text) OR (state = 'failed'::text) OR (state = 'cancelled'::text));
 CREATE INDEX jobs_ready ON golden.jobs USING btree (group_id, lane, rank) WHERE ((state = 'queued'::text) OR (state = 'interrupted'::text));
 CREATE INDEX jobs_retry ON golden.jobs USING btree (group_id, lane, next_retry_at) WHERE (next_retry_at IS NOT NULL);
@@ -987,6 +1027,8 @@ CREATE INDEX sessions_lapsed ON golden.sessions USING btree (lapses_at);
 CREATE INDEX sessions_vouched ON golden.sessions USING btree (worker) WHERE vouched;
 ALTER INDEX golden.log_pkey ATTACH PARTITION golden.log_0_pkey;
 ALTER INDEX golden.log_pkey ATTACH PARTITION golden.log_1_pkey;
+CREATE TRIGGER jobs_astray AFTER INSERT ON golden.jobs FOR EACH ROW WHEN ((((new.created_at - to_timestamp(((((('x'::text || translate("left"((new.id)::text, 13), '-'::text, ''::text)))::bit(48))::bigint)::double precision / (1000)::double precision))) < '-00:00:30'::interval) OR ((new.created_at - to_timestamp(((((('x'::text || translate("left"((new.id)::text, 13), '-'::text, ''::text)))::bit(48))::bigint)::double precision / (1000)::double precision))) > '00:00:30'::interval))) EXECUTE FUNCTION golden.keep_astray();
+CREATE TRIGGER jobs_keys AFTER INSERT ON golden.jobs FOR EACH ROW WHEN ((new.lane <> 0)) EXECUTE FUNCTION golden.keep_key();
 CREATE TRIGGER jobs_tags AFTER INSERT ON golden.jobs FOR EACH ROW WHEN ((strpos(new.options, 'tags'::text) > 0)) EXECUTE FUNCTION golden.keep_tags();
 ALTER TABLE ONLY golden.approvals
     ADD CONSTRAINT approvals_dlq_id_fkey FOREIGN KEY (dlq_id) REFERENCES golden.dlq_items(id) ON DELETE CASCADE;

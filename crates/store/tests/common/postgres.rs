@@ -94,7 +94,7 @@ impl Home for SchemaHome {
     }
 
     fn side_tables(&self) -> &'static [&'static str] {
-        &["outputs", "progress", "job_log", "job_tags", "job_keys", "job_astray", "pruned"]
+        &["outputs", "progress", "job_log", "job_tags", "job_keys", "pruned"]
     }
 
     fn next_attempts(&self, tenant: &TenantId) -> Vec<u32> {

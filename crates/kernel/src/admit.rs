@@ -125,7 +125,7 @@ pub fn admit(
     round.finish()
 }
 
-/// Gives back the turns of an admission that is not carried out. Whoever shares out anew shares out as before.
+/// Gives back the turns of an admission that is not carried out. The next admission is as if it had not been.
 pub fn give_back(heads: &[Head<'_>], rules: &[Rule], quotas: &[Quota], turns: &mut Turns) {
     // Jobs that have to be alone may have gone first without a turn; they are one job, and that is always granted.
     for quota in quotas.iter().filter(|quota| !quota.alone) {

@@ -604,7 +604,7 @@ fn turns_that_are_given_back_were_never_taken() {
             had[quota.head] += quota.take;
         }
     }
-    // Whatever was given back, each tenant has had its share.
+    // Turns that were given back count for no tenant.
     assert!(had[..10].iter().enumerate().all(|(place, had)| *had == 9 || place == 3), "{had:?}");
     assert_eq!(had[3] + had[10] + had[11], 9, "{had:?}");
 }

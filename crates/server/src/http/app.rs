@@ -11,14 +11,13 @@ use std::{
 use axum::http::{HeaderMap, HeaderValue, Uri, header, uri::Authority};
 use tokio::sync::{SemaphorePermit, watch};
 use windlass::Engine;
-use windlass_kernel::{Job, JobId, Principal, TenantId, token::Role};
+use windlass_kernel::{Job, JobId, Principal, TenantId, ids::ClaimId, token::Role};
 use windlass_store::read::Scope;
 
 use super::{
     alerts::{Alerts, Thresholds},
     bells::Bells,
     caller::{Access, Caller},
-    claiming::Claiming,
     counts::Counts,
     figures::Figures,
     limits::Limits,
@@ -31,6 +30,7 @@ use super::{
     streams::Streams,
     tail::Tail,
     tokens,
+    under_way::UnderWay,
 };
 use crate::traces::Traces;
 
@@ -86,7 +86,8 @@ pub(crate) struct App {
     pub(crate) bells: Bells,
     pub(crate) streams: Streams,
     pub(crate) lines: Lines,
-    pub(crate) claiming: Claiming,
+    /// The same claim may come again before it is answered.
+    pub(crate) claiming: UnderWay<ClaimId>,
     pub(crate) tail: Arc<Tail>,
     pub(crate) pages: Pages,
     pub(crate) figures: Arc<Figures>,
@@ -119,7 +120,7 @@ impl App {
             rooms,
             streams: Streams::default(),
             lines: Lines::default(),
-            claiming: Claiming::default(),
+            claiming: UnderWay::default(),
             tail: Arc::default(),
             pages: Pages::default(),
             figures: Arc::new(Figures::new(&traces.counts)),

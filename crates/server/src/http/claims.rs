@@ -185,14 +185,14 @@ pub(crate) async fn claim(mut call: Call) -> Result<Answer, Problem> {
 /// sent the same claim again, and then that call answers with what this one got.
 fn take(call: &Call, wanted: ClaimMany) -> oneshot::Receiver<Result<Reply, Error>> {
     let (engine, worker) = (call.engine().clone(), wanted.worker.clone());
-    let claiming = call.app.claiming.enter(wanted.claim_id);
+    let claiming = call.app.claiming.enter(wanted.claim_id, usize::MAX);
     let (answer, answered) = oneshot::channel();
     tokio::spawn(async move {
         let reply = engine.submit(Write::Claim(wanted)).await;
         let Err(Ok(Reply::Granted { jobs, repeated: false, .. })) = answer.send(reply) else {
             return;
         };
-        if !claiming.is_only() {
+        if claiming.as_ref().is_some_and(|claim| !claim.is_only()) {
             return;
         }
         let release = |granted: &Granted| {

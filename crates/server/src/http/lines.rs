@@ -1,7 +1,7 @@
 //! Lines: long reads of one tenant wait for each other, and not others for them.
 //!
-//! A store reads few things at once. Whoever asks for forty long lists at a time would keep everybody else's calls waiting
-//! behind all of them, however little those want.
+//! A store has few readers. Forty long lists that one tenant asks for at a time would queue before the short reads of all
+//! other tenants.
 
 use std::{
     collections::HashMap,

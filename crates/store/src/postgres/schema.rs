@@ -95,8 +95,8 @@ async fn told_within<T>(
     told.map_err(|failure| options.not_opened(failure))
 }
 
-/// Whoever migrates has the lock alone, and what it has written is seen when it can be had again: by the next statement,
-/// and not by this one, whose snapshot may be older.
+/// A migration holds the lock exclusively. Once it is free, the next statement sees what was migrated; this one may not, for
+/// its snapshot may be older.
 const SERVER: &str = "
     SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),
         to_regclass('meta') IS NOT NULL AND pg_try_advisory_xact_lock_shared($1, hashtext($2))";

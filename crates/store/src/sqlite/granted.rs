@@ -1,7 +1,7 @@
 //! Claims that were granted something, for as long as they are remembered.
 //!
 //! A row is written with each claim that gets jobs, so it is narrow, and stands in a table that grows at its end and is
-//! forgotten from its beginning: whoever adds one takes two away that no longer count.
+//! forgotten from its beginning: a commit that adds rows deletes twice as many that no longer count.
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use windlass_kernel::{Timestamp, ids::ClaimId, ops::Claim};

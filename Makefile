@@ -4,7 +4,7 @@ CARGO ?= cargo
 # The oldest major that we support, and the newest that is released.
 POSTGRES ?= 13.23.0-beta.16 18.4.0-beta.17
 
-.PHONY: help check test test-deep test-second-postgres bless bench docs clean
+.PHONY: help check quick test test-deep test-second-postgres bless bench docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -14,6 +14,10 @@ check: ## formatting, lints and (with cargo-deny) what we depend on, warnings as
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	@if $(CARGO) deny --version > /dev/null 2>&1; then $(CARGO) deny --locked check; \
 	else echo "cargo-deny is not installed: licences, advisories and sources of crates were not checked"; fi
+
+quick: ## the kernel, and the stories and rules of a store on SQLite in memory: under a minute after a change of one file
+	$(CARGO) test --locked --quiet -p windlass-kernel
+	$(CARGO) test --locked --quiet -p windlass-store --test conformance -- ::memory
 
 test: check ## everything that CI runs
 	scripts/postgres

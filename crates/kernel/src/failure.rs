@@ -97,6 +97,33 @@ codes! {
     GIVEN_UP, Permanent, false,
         "A person gave up on the job.",
         "The message is their reason. Requeue the dead letter if they were wrong.";
+    EFFECT_UNKNOWN, Permanent, false,
+        "A step that runs at most once was begun, and nobody knows whether its effect happened: its worker was lost, it timed out, or it gave an error that does not say.",
+        "Find out what happened outside, by the step's key, and state it: windlass dlq resolve.";
+    STEP_TIMEOUT, Transient, true,
+        "A step took longer than its time-out.",
+        "Look at what it waited for, or give it a longer time-out.";
+    STEP_FAILED, Transient, true,
+        "A step gave an error that says nothing more about itself, and its tries are used up.",
+        "The message is that of the error. Return a Failure to name a code, and to say whether trying again may help.";
+    STEP_UNFIT, Validation, false,
+        "A durable operation was asked for in a way that cannot be: a name that is too long, or a child that is refused.",
+        "The message says what is wrong. Mend the handler.";
+    WAIT_TIMED_OUT, Permanent, false,
+        "What a durable handler waited for did not come in time.",
+        "The code decides what follows: it gets TimedOut. If it gives that back, the job fails so.";
+    CHILD_FAILED, Permanent, false,
+        "A child of a durable job failed for good, or its result cannot be kept.",
+        "The message has the failure of the child. Its dead letter can be requeued; the parent has gone on without it.";
+    CHILD_CANCELLED, Permanent, false,
+        "A child of a durable job was cancelled.",
+        "The code decides what follows: it gets this as an error.";
+    LEDGER_FULL, Permanent, false,
+        "The ledger of a durable job holds as much as it can, or refused what its worker wrote.",
+        "The message says what there is too much of. Cut the work into children, or save a checkpoint and go on as a new job.";
+    STEP_NESTED, Permanent, false,
+        "The context of a durable handler was used inside one of its steps.",
+        "Take it out: a step calls the outside, and the handler calls steps.";
     HTTP_UNREACHABLE, Transient, true,
         "The server that the job calls could not be reached, or broke off.",
         "Look whether its name and port are right and it is up.";

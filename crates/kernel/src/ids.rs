@@ -291,6 +291,18 @@ text!(
     CorrelationKey, "correlation_key", 256
 );
 text!(
+    /// A durable step within its job: its name, and its place among those of the same name.
+    StepKey, "step_key", 300
+);
+text!(
+    /// Where messages for a job come in their order.
+    Channel, "channel", 128
+);
+text!(
+    /// Tells a message from all others of its channel.
+    MessageId, "message_id", 128
+);
+text!(
     /// The name of a rule.
     RuleName, "rule", 128
 );

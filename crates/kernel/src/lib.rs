@@ -50,45 +50,40 @@
 //! Always true here: a job's row is the fold of its events (lease and payload aside), because a row is
 //! never changed in any other way. Never here: SQL, HTTP, a thread, the wall clock.
 
-pub mod admit;
+pub mod access;
+pub mod admission;
 pub mod canonical;
 pub mod clock;
 pub mod contract;
-pub mod event;
 pub mod failure;
-pub mod holder;
 pub mod ids;
 pub mod job;
-pub mod lane;
+pub mod ledger;
 pub mod letter;
-pub mod machine;
 pub mod note;
 pub mod ops;
-pub mod own_names;
 pub mod plain;
 pub mod refusal;
-pub mod retention;
-pub mod retry;
-pub mod rule;
 pub mod schedule;
 pub mod time;
-pub mod timer;
-pub mod token;
-pub mod transition;
 
-mod evolve;
+mod footprint;
 
+pub use access::{holder, own_names, token};
+pub use admission::{admit, rule};
 pub use canonical::{Digest, Payload};
 pub use clock::AcceptClock;
 pub use event::{Actor, By, Event, Fact};
-pub use evolve::{evolve, fold};
 pub use failure::{Class, Failure};
 pub use ids::{
     DlqId, Epoch, IdempotencyKey, IdempotencyScope, JobId, Kind, LimitKey, MarkName, Principal,
     Queue, RuleName, ScheduleName, Tag, TaskId, TenantId, TokenId, TokenLabel, TraceId, UniqueKey,
     WorkerId,
 };
+pub(crate) use job::evolve;
+pub use job::evolve::{evolve, fold};
 pub use job::{Job, Lease, Session, Spec, Task};
+pub use job::{event, lane, machine, retention, retry, timer, transition};
 pub use lane::Lane;
 pub use letter::{Approval, DeadLetter, LetterState};
 pub use machine::{Cause, State};

@@ -5,7 +5,10 @@
 
 use serde::Serialize;
 
-use crate::{Class, JobId, LetterState, OpKind, RuleName, State, TaskId, Timestamp};
+use crate::{
+    Class, JobId, LetterState, OpKind, RuleName, State, TaskId, Timestamp, ids::StepKey,
+    ledger::MailName,
+};
 
 /// Why an op did nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -112,6 +115,56 @@ pub enum Refusal {
         /// The rule that says so.
         rule: RuleName,
     },
+    /// The code asks for another step than the one on record. It has changed.
+    #[error("step {key} is on record as {expected}, and the code now asks for {actual}")]
+    Nondeterministic {
+        /// The step.
+        key: StepKey,
+        /// What is on record.
+        expected: String,
+        /// What the code asks for.
+        actual: String,
+    },
+    /// The step is on record with another outcome. The first one counts.
+    #[error("step {key} is on record with another outcome")]
+    StepRecorded {
+        /// The step.
+        key: StepKey,
+    },
+    /// A step that may run only once has to be begun before its effect runs.
+    #[error("step {key} runs at most once, and was not begun")]
+    StepNotBegun {
+        /// The step.
+        key: StepKey,
+    },
+    /// A worker that is gone began the step, and nobody knows what became of it.
+    #[error("step {key} was begun by a worker that is gone: what became of it is unknown")]
+    Barrier {
+        /// The step.
+        key: StepKey,
+    },
+    /// The ledger of the job is full.
+    #[error("a job can have at most {max} {what}")]
+    HistoryLimit {
+        /// What there is too much of.
+        what: &'static str,
+        /// How much there can be.
+        max: u64,
+    },
+    /// A signal of this name came before, with another content.
+    #[error("{} came before, with another content", shown(name))]
+    SignalConflict {
+        /// What it is known by.
+        name: MailName,
+    },
+}
+
+fn shown(name: &MailName) -> String {
+    match name {
+        MailName::Signal(key) => format!("signal {key}"),
+        MailName::Message { channel, id } => format!("message {id} of channel {channel}"),
+        MailName::Child(job_id) => format!("the end of {job_id}"),
+    }
 }
 
 /// What a code means to the one who gets it.
@@ -206,6 +259,24 @@ codes! {
     Draining, "DRAINING", BusinessRule, true,
         "The queue, kind or tenant is being drained: what is there runs to its end, and nothing new is taken in.",
         "Enqueue elsewhere, or drop the rule that the message names and send it again.";
+    Nondeterministic, "NONDETERMINISTIC", BusinessRule, false,
+        "The code asks for another step than the one on record: it was changed while the job was under way, or it does not do the same each time.",
+        "Bring back the old code, or guard the change by a version marker. Then let the job go on: windlass job resume.";
+    StepRecorded, "STEP_RECORDED", BusinessRule, false,
+        "The step is on record with another outcome. The first one counts.",
+        "Take the recorded outcome: begin the step again, and it is told.";
+    StepNotBegun, "STEP_NOT_BEGUN", BusinessRule, false,
+        "A step of mode once has to be begun, durably, before its effect runs.",
+        "Begin the step, run it when you are told to execute it, then record what came of it.";
+    Barrier, "BARRIER", BusinessRule, false,
+        "A worker that is gone began the step and recorded nothing, so its effect may have happened.",
+        "Find out what happened, and record it as reconciled; or park the job and let a person state it.";
+    HistoryLimit, "HISTORY_LIMIT", BusinessRule, false,
+        "The ledger of the job holds as much as it can.",
+        "Cut the work into children, or save a checkpoint and go on as a new job. Large results belong elsewhere: record a reference.";
+    SignalConflict, "SIGNAL_CONFLICT", BusinessRule, false,
+        "A signal with this key, or a message with this id, came before with another content.",
+        "Look at what came first: that counts. Use another key or id for something else.";
 }
 
 impl Refusal {

@@ -167,17 +167,17 @@ impl Follower {
     /// Where it goes on. A new webhook begins with what happens from now on: that is written at once, so that nothing
     /// is passed over if the server dies before the first event.
     async fn begin(&self) -> Result<u64, Error> {
-        if let Some(number) = self.engine.store().mark(&self.mark).await? {
+        if let Some(number) = self.engine.own_store()?.mark(&self.mark).await? {
             return Ok(number);
         }
-        let end = self.engine.store().feed_end().await?;
+        let end = self.engine.own_store()?.feed_end().await?;
         self.save(end).await?;
         Ok(end)
     }
 
     /// Enqueues deliveries for a part of the feed, and says how far it went.
     async fn step(&mut self, after: u64) -> Result<u64, Error> {
-        let feed = self.engine.store().feed(&self.scope, after, Self::ROWS).await?;
+        let feed = self.engine.own_store()?.feed(&self.scope, after, Self::ROWS).await?;
         let mut requests = Vec::new();
         for told in feed.events {
             requests.extend(self.request(told).await?);

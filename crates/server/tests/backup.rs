@@ -18,7 +18,7 @@ use windlass_kernel::{
     ops::{Enqueue, NewJob},
 };
 use windlass_store::{
-    Store as _, Write,
+    Commit as _, Write,
     sqlite::{Options, Sqlite, check},
 };
 

@@ -38,6 +38,34 @@ fn every_module_says_what_it_is_for() {
     }
 }
 
+/// Files that only one of two twin folders has, and why.
+const WITHOUT_TWIN: [(&str, &str); 1] = [(
+    "sqlite/row/lease.rs",
+    "on PostgreSQL leases are read by the statements that lock their jobs or sessions",
+)];
+
+/// Rows and reads have one file a noun in each database, with the same name: what is new in one is new in both.
+#[test]
+fn twins_have_the_same_files() {
+    let store = root().join("crates/store/src");
+    let names = |folder: &str| -> BTreeSet<String> {
+        let entries = fs::read_dir(store.join(folder)).expect("the source can be read");
+        let name =
+            |entry: std::io::Result<fs::DirEntry>| entry.expect("it can be read").file_name();
+        entries.map(|entry| name(entry).to_string_lossy().into_owned()).collect()
+    };
+    let mut alone = BTreeSet::new();
+    for folder in ["row", "read"] {
+        let [sqlite, postgres] =
+            ["sqlite", "postgres"].map(|database| format!("{database}/{folder}"));
+        let (of_sqlite, of_postgres) = (names(&sqlite), names(&postgres));
+        alone.extend(of_sqlite.difference(&of_postgres).map(|file| format!("{sqlite}/{file}")));
+        alone.extend(of_postgres.difference(&of_sqlite).map(|file| format!("{postgres}/{file}")));
+    }
+    let expected = WITHOUT_TWIN.map(|(file, _)| file.to_owned());
+    assert_eq!(alone, BTreeSet::from(expected), "a twin is missing, or has another name");
+}
+
 /// What is compiled into the crates that are shipped, without tests and comments.
 fn shipped_code() -> Vec<(PathBuf, String)> {
     let files = files("rs");

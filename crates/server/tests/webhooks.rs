@@ -29,8 +29,9 @@ const LISTEN: &str = "127.0.0.1:0";
 
 fn config(receiver: SocketAddr, more: &str) -> String {
     format!(
-        "[executors.http]\nallow = [\"127.0.0.1\"]\n\n[[webhooks]]\nname = \"orders\"\n\
-         url = \"http://{receiver}/hook\"\nsecret = \"{SECRET}\"\nbackoff_ms = 20\n{more}\n"
+        "[executors.http]\nallow = [\"{}\"]\n\n[[webhooks]]\nname = \"orders\"\n\
+         url = \"http://{receiver}/hook\"\nsecret = \"{SECRET}\"\nbackoff_ms = 20\n{more}\n",
+        receiver.ip()
     )
 }
 
@@ -237,7 +238,8 @@ fn only_what_was_asked_for_is_told_in_the_words_that_were_asked_for() {
 #[test]
 fn a_receiver_that_is_down_is_told_when_it_is_up() {
     let folder = tempfile::tempdir().unwrap();
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // Other tests are on 127.0.0.1, so none of them is given this port before the receiver is up.
+    let address = TcpListener::bind("127.0.0.2:0").unwrap().local_addr().unwrap();
     let more = "max_retries = 20\nevents = { kinds = [\"order\"] }";
     let server = Server::start(folder.path(), &config(address, more));
     server.enqueue(&json!({ "kind": "order" }));

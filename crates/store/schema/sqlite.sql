@@ -79,6 +79,16 @@ CREATE INDEX dlq_items_list ON dlq_items (tenant, state, created_at);
 
 CREATE INDEX dlq_items_no_cause ON dlq_items (id) WHERE cause IS NULL;
 
+CREATE TABLE effects (
+    seq     INTEGER NOT NULL,
+    key     TEXT    NOT NULL,
+    epoch   INTEGER NOT NULL CHECK (epoch >= 1),
+    at      INTEGER NOT NULL,
+    failed  INTEGER NOT NULL CHECK (failed IN (0, 1)),
+    outcome TEXT    NOT NULL,
+    PRIMARY KEY (seq, key)
+) STRICT, WITHOUT ROWID;
+
 CREATE VIEW events AS
 SELECT log.id + line.key                  AS number,
        log.tenant                         AS tenant,
@@ -503,7 +513,29 @@ CREATE INDEX sessions_lapsed ON sessions (lapses_at);
 
 CREATE INDEX sessions_vouched ON sessions (worker) WHERE vouched = 1;
 
+CREATE TABLE signals (
+    seq     INTEGER NOT NULL,
+    name    TEXT    NOT NULL,
+    number  INTEGER NOT NULL CHECK (number >= 1),
+    at      INTEGER NOT NULL,
+    sender  TEXT    NOT NULL,
+    sort    TEXT    NOT NULL CHECK (sort IN ('payload', 'rejected', 'ended')),
+    content TEXT    NOT NULL,
+    taken   INTEGER NOT NULL CHECK (taken IN (0, 1)),
+    PRIMARY KEY (seq, name)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE sqlite_sequence(name,seq);
+
+CREATE TABLE steps (
+    seq    INTEGER NOT NULL,
+    key    TEXT    NOT NULL,
+    number INTEGER CHECK (number >= 1),
+    step   TEXT    NOT NULL,
+    output TEXT,
+    PRIMARY KEY (seq, key),
+    CHECK ((number IS NULL) = (output IS NULL))
+) STRICT, WITHOUT ROWID;
 
 CREATE VIEW task_runs AS
 SELECT job_id AS run_id,

@@ -46,7 +46,8 @@ pub(crate) fn counted(mut connection: Connection) -> Connection {
 
 #[cfg(feature = "postgres")]
 tokio::task_local! {
-    /// Set while a commit to PostgreSQL is on its way. Whoever only looks meanwhile is not counted.
+    /// Set while a commit to PostgreSQL is on its way. Statements of reads that run meanwhile are
+    /// not counted.
     static COMMITS: ();
 }
 

@@ -8,7 +8,7 @@ use crate::read::{Due, DueJob, DueSchedule};
 pub(crate) type Ring = (Timestamp, DueJob);
 
 /// What a look found.
-pub(crate) struct Found {
+pub(crate) struct DueRows {
     /// What time it is.
     pub(crate) now: Timestamp,
     /// Alarms of jobs that ring, longest first: as many as may be given back, if there are so many.
@@ -24,7 +24,7 @@ pub(crate) struct Found {
     pub(crate) next_schedule_at: Option<Timestamp>,
 }
 
-impl Found {
+impl DueRows {
     /// Shares out what may be given back: one of each kind in turn, beginning with the one that rings longest, so
     /// that no flood of the one kind keeps the other waiting.
     pub(crate) fn share(self, max: usize) -> Due {

@@ -32,11 +32,11 @@ pub(crate) struct PageSearch {
     to: usize,
     /// The rows that were named.
     named: BTreeSet<u64>,
-    found: BTreeMap<u64, Found>,
+    found: BTreeMap<u64, PageLine>,
 }
 
 /// An event of the part, as it stands in the log.
-struct Found {
+struct PageLine {
     at: Timestamp,
     feed_number: u64,
     line: String,
@@ -112,7 +112,7 @@ impl PageSearch {
             numbers.push(number);
             if (self.first..=self.last).contains(&number) {
                 let line = line.get().to_owned();
-                self.found.insert(number, Found { at, feed_number, line });
+                self.found.insert(number, PageLine { at, feed_number, line });
             }
         }
         self.narrow(row, &numbers);
@@ -132,7 +132,7 @@ impl PageSearch {
 
     /// What was found.
     pub(crate) fn finish(self, spec: &Arc<Spec>) -> Result<EventsPage, Error> {
-        let placed = |Found { at, feed_number, line }: Found| {
+        let placed = |PageLine { at, feed_number, line }: PageLine| {
             Ok(PlacedEvent { event: log::decode(&line, at, spec)?, feed_number })
         };
         let items = self.found.into_values().map(placed).collect::<Result<_, Error>>()?;
@@ -203,7 +203,7 @@ mod tests {
             let expected: Vec<u64> = (1..=events).skip(skipped).take(limit).collect();
             assert_eq!(found, expected, "after {after}");
             assert_eq!(search.more, events > after + limit as u64, "after {after}");
-            let is_placed = |found: &Found| rows.contains_key(&(found.feed_number / 10));
+            let is_placed = |found: &PageLine| rows.contains_key(&(found.feed_number / 10));
             assert!(search.found.values().all(is_placed));
         }
         most

@@ -13,7 +13,8 @@ pub type IdMap<V> = HashMap<JobId, V, BuildHasherDefault<IdHasher>>;
 /// A set of job ids.
 pub type IdSet = HashSet<JobId, BuildHasherDefault<IdHasher>>;
 
-/// Hashes an id. Whoever chooses ids to collide can slow one batch down, and batches are bounded.
+/// Hashes an id. A caller that chooses ids so that their hashes collide can slow one batch down,
+/// and batches are bounded.
 #[derive(Default)]
 pub struct IdHasher(u64);
 

@@ -211,7 +211,7 @@ impl Without {
     /// None, if there is a new job.
     pub(crate) fn of(reply: &Result<Reply, Refusal>) -> Option<Self> {
         let refusal = match reply {
-            Ok(Reply::Answer(Answer { recorded: true, job_id, .. })) => {
+            Ok(Reply::Answer(Answer { recorded: true, job_id, .. }, _)) => {
                 let (outcome, existing) = (InboxOutcome::Hit, Some(*job_id));
                 return Some(Self { outcome, existing, refusal: None });
             }

@@ -10,8 +10,9 @@ use windlass_kernel::{
     Digest, DlqId, Epoch, IdempotencyKey, IdempotencyScope, Job, JobId, Kind, Queue, Refusal,
     Session, Spec, State, TaskId, TenantId, Timestamp, TraceId,
     job::{Origin, Priority, Rank, ScheduleType},
+    ledger::LedgerHead,
     ops::NewJob,
-    timer::{self, Alarm},
+    timer,
 };
 
 use crate::{
@@ -140,6 +141,7 @@ impl JobRow<'_> {
             settles: Vec::new(),
             lease: None,
             lease_count: lease.count,
+            ledger: LedgerHead::default(),
         };
         let rest: Rest = json_or_default("rest", self.rest)?;
         rest.into_job(&mut job);
@@ -223,16 +225,14 @@ pub(crate) fn with_session(job: &mut Job, seen: &mut u64, session: &Session) {
     *seen = session.renewals;
 }
 
-/// When the next alarm of the job itself rings.
-pub(crate) fn timer_at(job: &Job) -> Option<Timestamp> {
-    own_alarm(job).map(|(at, _)| at)
+/// Can a job in this state be claimed at once?
+pub(crate) fn is_ready(state: State) -> bool {
+    matches!(state, State::Queued | State::Interrupted)
 }
 
-/// The next alarm of the job itself, as [`timer::next`] chooses. Its lease rings with the session that holds it.
-pub(crate) fn own_alarm(job: &Job) -> Option<(Timestamp, Alarm)> {
-    let alarms = Alarm::ALL.iter().rev().filter(|alarm| **alarm != Alarm::Lease);
-    let rings = alarms.filter_map(|alarm| Some((timer::rings_at(job, *alarm)?, *alarm)));
-    rings.min_by_key(|(at, _)| *at)
+/// When the next alarm of the job itself rings. Its lease rings with the session that holds it.
+pub(crate) fn timer_at(job: &Job) -> Option<Timestamp> {
+    timer::next_but_lease(job).map(|(at, _)| at)
 }
 
 /// A value as it stands in a column.

@@ -65,6 +65,11 @@ pub(crate) const SQLITE: &[Migration] = &[
         served_from: 1,
         sql: include_str!("../migrations/sqlite/0009_claims.sql"),
     },
+    Migration {
+        number: 10,
+        served_from: 1,
+        sql: include_str!("../migrations/sqlite/0010_ledger.sql"),
+    },
 ];
 
 /// The steps of PostgreSQL.
@@ -119,6 +124,12 @@ pub(crate) const POSTGRES: &[Migration] = &[
         number: 10,
         served_from: 1,
         sql: include_str!("../migrations/postgres/0010_lists.sql"),
+    },
+    // A program that knows no ledgers would not read the waits of durable jobs, and would drop what their rows say of them.
+    Migration {
+        number: 11,
+        served_from: 11,
+        sql: include_str!("../migrations/postgres/0011_ledger.sql"),
     },
 ];
 

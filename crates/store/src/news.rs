@@ -7,7 +7,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use windlass_kernel::{Job, Timestamp};
 
-use crate::{Bell, Listener, commit::Changes, job_row::timer_at, read::Due};
+use crate::{
+    Bell, Listener,
+    commit::{Changes, after},
+    job_row::timer_at,
+    read::Due,
+};
 
 /// What a commit brings.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +33,7 @@ impl News {
     /// What these changes bring, but for their jobs.
     pub(crate) fn of(changes: &Changes) -> Self {
         let follows = !changes.follow_ups.is_empty();
-        let schedules = changes.schedules.values().filter_map(|change| change.after.as_ref());
+        let schedules = after(&changes.schedules);
         let fires_at = schedules.filter_map(|schedule| schedule.fires_at).min();
         let soonest = fires_at.map_or(NEVER, Timestamp::as_micros);
         Self { is_ready: false, soonest, follows }

@@ -108,6 +108,8 @@ impl Default for History {
 impl History {
     /// How long the head of the chain is.
     pub(crate) const CHAIN: usize = 32;
+    /// How many log ids stand in a job's row before the older ones move to their own table.
+    pub(crate) const LOG_IDS_INLINE: usize = 16;
 
     /// What a column says; none if it is not what was written.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {

@@ -12,7 +12,10 @@ use serde::{Deserialize, Serialize};
 use windlass_kernel::{
     Attempt, DeadLetter, Digest, DlqId, Epoch, Event, FollowUp, Job, JobId, Kind, LetterState,
     LimitKey, Payload, Queue, Rule, RuleName, ScheduleName, State, Tag, TenantId, Timestamp,
-    TraceId, WorkerId, admit::Blocked, timer::Alarm,
+    TraceId, WorkerId,
+    admit::Blocked,
+    ledger::{Effect, Mail, Step},
+    timer::Alarm,
 };
 
 use crate::log;
@@ -152,7 +155,7 @@ pub struct Page<T> {
     pub items: Vec<T>,
     /// Where the next page begins; none at the end.
     pub next: Option<Position>,
-    /// Did the search stop at [`Cursor::VISITS_MAX`] before the page was full? Only such a page can be short, or
+    /// Did the search stop at [`PageFrom::VISITS_MAX`] before the page was full? Only such a page can be short, or
     /// empty, and have a next one.
     pub stopped: bool,
     /// How many rows and index entries were looked at, for those who measure.
@@ -198,14 +201,14 @@ impl FromStr for Position {
 
 /// Where a list is read on.
 #[derive(Clone, Copy, Debug)]
-pub struct Cursor {
+pub struct PageFrom {
     /// The `next` of the page before; none at the beginning.
     pub from: Option<Position>,
     /// How many items at the most.
     pub limit: usize,
 }
 
-impl Cursor {
+impl PageFrom {
     /// The most items of one page.
     pub const LIMIT_MAX: usize = 1_000;
     /// The most rows and index entries that one read looks at.
@@ -599,6 +602,24 @@ pub struct Progress {
     pub at: Timestamp,
     /// What was said, byte for byte.
     pub value: String,
+}
+
+/// The ledger of a durable job, or what of it is not before its last checkpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    /// Steps: those on record in the order of their records, then those that are not.
+    pub steps: Vec<Step>,
+    /// What came from outside, in the order in which it came.
+    pub mails: Vec<Mail>,
+    /// What was handed in late.
+    pub effects: Vec<Effect>,
+}
+
+impl Ledger {
+    pub(crate) fn new(mut steps: Vec<Step>, mails: Vec<Mail>, effects: Vec<Effect>) -> Self {
+        steps.sort_by_key(|step| step.record.as_ref().map_or(u32::MAX, |record| record.number));
+        Self { steps, mails, effects }
+    }
 }
 
 /// What one step of retention did.

@@ -10,6 +10,7 @@ use windlass_kernel::{
     Actor, Cause, Digest, Failure, Job, JobId, LimitKey, RetryPolicy, Spec, State, Tag, Timestamp,
     UniqueKey,
     job::{CancelRequest, Origin, ScheduleType, Settled, Wait, Wakeup},
+    ledger::LedgerHead,
     ops::{NewJob, Outcome},
     time::as_ms,
 };
@@ -96,6 +97,9 @@ pub(crate) struct Rest {
     /// The settle that ended the job well, if it said more than that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) settle: Option<Digest>,
+    /// How much stands in its ledger, if there is anything.
+    #[serde(skip_serializing_if = "LedgerHead::is_empty")]
+    pub(crate) ledger: LedgerHead,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
@@ -150,6 +154,7 @@ impl Rest {
             remaining: job.remaining,
             settles: job.settles[..older].to_vec(),
             settle: settle.filter(|settle| *settle != *PLAIN_SETTLE),
+            ledger: job.ledger,
         };
         (rest != Rest::default()).then_some(rest)
     }
@@ -167,6 +172,7 @@ impl Rest {
             grace_until: request.grace_until,
         });
         job.error = self.error;
+        job.ledger = self.ledger;
         let well = ended_well(job.state);
         job.ended_by = well.or(self.ended_by);
         (job.result, job.remaining) = (self.result, self.remaining);

@@ -188,12 +188,12 @@ impl HeldParts {
 }
 
 /// What is known of the parts that rules cover.
-pub(crate) struct Known<'a> {
+pub(crate) struct RulesView<'a> {
     pub(crate) states: &'a HashMap<(RuleName, Part), RuleState>,
     pub(crate) held: &'a HeldParts,
 }
 
-impl Books for Known<'_> {
+impl Books for RulesView<'_> {
     fn held(&self, rule: &Rule, part: &Part) -> usize {
         self.held.of(rule, part)
     }

@@ -13,7 +13,7 @@ use crate::read::{JobFilter, Scope};
 
 /// Where keys come from. A backend knows the statement for each.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum KeySource {
     /// Jobs of a group that can be claimed at once. Its keys are sorted when they are asked for.
     Ready(i64),
     /// Jobs of a group that wait for a retry. Sorted when asked for.
@@ -32,12 +32,16 @@ pub(crate) enum Source {
     Failed(Scope, Timestamp, Timestamp),
 }
 
-impl Source {
+impl KeySource {
     /// Has the index another order than the list? Then each fetch reads all of it, and takes more at once.
     fn is_sorted_each_time(&self) -> bool {
         match self {
-            Source::Ready(_) | Source::Retry(_) | Source::Held | Source::Failed(..) => true,
-            Source::Listed(..) | Source::Tag(..) | Source::Key(_) | Source::Code(_) => false,
+            KeySource::Ready(_) | KeySource::Retry(_) | KeySource::Held | KeySource::Failed(..) => {
+                true
+            }
+            KeySource::Listed(..) | KeySource::Tag(..) | KeySource::Key(_) | KeySource::Code(_) => {
+                false
+            }
         }
     }
 }
@@ -50,26 +54,26 @@ pub(crate) struct Group {
 }
 
 /// The parts of a filter that indexes know, or none if it can have no job.
-pub(crate) fn parts(filter: &JobFilter, groups: &[Group]) -> Option<Vec<Vec<Source>>> {
+pub(crate) fn parts(filter: &JobFilter, groups: &[Group]) -> Option<Vec<Vec<KeySource>>> {
     let mut parts = Vec::new();
     let mut tenants: Vec<&TenantId> = groups.iter().map(|group| &group.tenant).collect();
     tenants.sort_unstable();
     tenants.dedup();
     if let Some(tag) = &filter.tag {
-        let of = |tenant: &&TenantId| Source::Tag((*tenant).clone(), tag.clone());
+        let of = |tenant: &&TenantId| KeySource::Tag((*tenant).clone(), tag.clone());
         parts.push(tenants.iter().map(of).collect());
     }
     if let Some(key) = &filter.limit_key {
-        let of = |tenant: &&TenantId| Source::Key(Lane::of(tenant, key));
+        let of = |tenant: &&TenantId| KeySource::Key(Lane::of(tenant, key));
         parts.push(tenants.iter().map(of).collect());
     }
     if let Some(code) = &filter.code {
-        parts.push(vec![Source::Code(code.clone())]);
+        parts.push(vec![KeySource::Code(code.clone())]);
     }
     if filter.failed_from.is_some() || filter.failed_before.is_some() {
         let from = filter.failed_from.unwrap_or(Timestamp::MIN);
         let before = filter.failed_before.unwrap_or(Timestamp::MAX);
-        parts.push(vec![Source::Failed(filter.scope.clone(), from, before)]);
+        parts.push(vec![KeySource::Failed(filter.scope.clone(), from, before)]);
     }
     if names_groups(filter) {
         let by_group = by_group(filter, groups);
@@ -77,7 +81,8 @@ pub(crate) fn parts(filter: &JobFilter, groups: &[Group]) -> Option<Vec<Vec<Sour
             parts.push(by_group);
         }
     }
-    (!groups.is_empty() && parts.iter().all(|part: &Vec<Source>| !part.is_empty())).then_some(parts)
+    (!groups.is_empty() && parts.iter().all(|part: &Vec<KeySource>| !part.is_empty()))
+        .then_some(parts)
 }
 
 /// Where another part narrows the search down, groups are left to the rows if there are more than this.
@@ -94,23 +99,23 @@ fn names_groups(filter: &JobFilter) -> bool {
 }
 
 /// Every state of every group, each where an index knows it.
-fn by_group(filter: &JobFilter, groups: &[Group]) -> Vec<Source> {
+fn by_group(filter: &JobFilter, groups: &[Group]) -> Vec<KeySource> {
     let wants = |state: &State| filter.states.is_empty() || filter.states.contains(state);
     let states: Vec<State> = State::ALL.iter().copied().filter(wants).collect();
     let has = |some: &[State]| states.iter().any(|state| some.contains(state));
     let mut sources = Vec::new();
     if has(&[State::Running, State::Dispatched]) {
-        sources.push(Source::Held);
+        sources.push(KeySource::Held);
     }
     for Group { id, .. } in groups {
         if has(&[State::Queued, State::Interrupted]) {
-            sources.push(Source::Ready(*id));
+            sources.push(KeySource::Ready(*id));
         }
         if has(&[State::RetryScheduled]) {
-            sources.push(Source::Retry(*id));
+            sources.push(KeySource::Retry(*id));
         }
         let listed = states.iter().filter(|state| is_listed(**state));
-        sources.extend(listed.map(|state| Source::Listed(*id, *state)));
+        sources.extend(listed.map(|state| KeySource::Listed(*id, *state)));
     }
     sources
 }
@@ -136,7 +141,7 @@ fn is_listed(state: State) -> bool {
 
 /// What a backend does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum SearchMove {
     /// Ask these sources for more, and add what they give.
     Fetch(Vec<Fetch>),
     /// Every part has this key: look at its row.
@@ -149,7 +154,7 @@ pub(crate) enum Step {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fetch {
     pub(crate) walk: usize,
-    pub(crate) source: Source,
+    pub(crate) source: KeySource,
     pub(crate) below: u128,
     pub(crate) limit: usize,
 }
@@ -167,7 +172,7 @@ pub(crate) struct Search {
 
 /// One source, and what it gave.
 struct Walk {
-    source: Source,
+    source: KeySource,
     part: usize,
     keys: VecDeque<u128>,
     /// Everything from here on was fetched.
@@ -188,7 +193,7 @@ const LIMIT_MAX: usize = 1_024;
 
 impl Search {
     /// A search below a place, not further than another.
-    pub(crate) fn new(parts: Vec<Vec<Source>>, below: u128, floor: u128) -> Self {
+    pub(crate) fn new(parts: Vec<Vec<KeySource>>, below: u128, floor: u128) -> Self {
         let mut search = Self { walks: Vec::new(), parts: Vec::new(), below, floor, fetched: 0 };
         for (part, sources) in parts.into_iter().enumerate() {
             let limit = if sources.len() > 64 { 8 } else { 64 };
@@ -217,20 +222,20 @@ impl Search {
         self.below
     }
 
-    pub(crate) fn step(&mut self) -> Step {
+    pub(crate) fn step(&mut self) -> SearchMove {
         loop {
             let hungry = self.seek();
             if !hungry.is_empty() {
-                return Step::Fetch(hungry);
+                return SearchMove::Fetch(hungry);
             }
             let heads = self.parts.iter().map(|part| part.heads.peek().map(|(key, _)| *key));
-            let Some(heads) = heads.collect::<Option<Vec<u128>>>() else { return Step::End };
+            let Some(heads) = heads.collect::<Option<Vec<u128>>>() else { return SearchMove::End };
             let Some(lowest) = heads.iter().copied().min().filter(|key| *key >= self.floor) else {
-                return Step::End;
+                return SearchMove::End;
             };
             if heads.iter().all(|key| *key == lowest) {
                 self.below = lowest;
-                return Step::Found(lowest);
+                return SearchMove::Found(lowest);
             }
             self.below = lowest + 1;
         }
@@ -295,7 +300,7 @@ mod tests {
             for set in part {
                 let group = i64::try_from(sets.len()).expect("a few");
                 sets.insert(group, set);
-                of_part.push(Source::Listed(group, State::Succeeded));
+                of_part.push(KeySource::Listed(group, State::Succeeded));
             }
             sources.push(of_part);
         }
@@ -303,11 +308,11 @@ mod tests {
         let mut found = Vec::new();
         loop {
             match search.step() {
-                Step::End => return (found, search.fetched()),
-                Step::Found(key) => found.push(key),
-                Step::Fetch(fetches) => {
+                SearchMove::End => return (found, search.fetched()),
+                SearchMove::Found(key) => found.push(key),
+                SearchMove::Fetch(fetches) => {
                     for fetch in fetches {
-                        let Source::Listed(group, _) = fetch.source else {
+                        let KeySource::Listed(group, _) = fetch.source else {
                             panic!("another source")
                         };
                         let keys = sets[&group].range(..fetch.below).rev().take(fetch.limit);

@@ -12,11 +12,11 @@ use windlass_kernel::{
 
 use crate::{
     read::{Holder, ListeningWorker, Scope, Standing},
-    rules::{HeldParts, Known, Rulebook},
+    rules::{HeldParts, Rulebook, RulesView},
 };
 
 /// What one snapshot shows of a job and of all that could keep it.
-pub(crate) struct Seen {
+pub(crate) struct StandingRows {
     pub(crate) job: Job,
     pub(crate) lane: Lane,
     pub(crate) book: Rulebook,
@@ -38,7 +38,7 @@ pub(crate) struct HeldJob {
     pub(crate) started_at: Option<Timestamp>,
 }
 
-impl Seen {
+impl StandingRows {
     /// What it comes to, in the eyes of this scope: whatever is held counts, and only what it may see is named.
     pub(crate) fn standing(self, scope: &Scope, now: Timestamp) -> Standing {
         let Self { job, lane, book, mut held, before, mut listening } = self;
@@ -63,7 +63,7 @@ impl Seen {
             ranks: vec![spec.rank()].into(),
             isolated_since: None,
         };
-        let known = Known { states: &book.states, held: &parts };
+        let known = RulesView { states: &book.states, held: &parts };
         let blocked = admit::blocked(&head, &book.rules, &known, now);
         let keeps = |rule: &&Rule| blocked.iter().any(|it| it.rule == rule.name);
         let rules: Vec<Rule> = book.rules.iter().filter(keeps).cloned().collect();

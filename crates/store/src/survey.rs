@@ -51,7 +51,7 @@ impl Survey {
 
 /// A step of the schema.
 #[derive(Clone, Copy, Debug)]
-pub struct Step {
+pub struct MigrationStep {
     /// Its place, from 1, without a gap.
     pub number: u32,
     /// What it is for, in a sentence.
@@ -63,11 +63,11 @@ pub struct Step {
 }
 
 /// The steps, in their order.
-pub(crate) fn steps(all: &'static [Migration]) -> Vec<Step> {
+pub(crate) fn steps(all: &'static [Migration]) -> Vec<MigrationStep> {
     let step = |migration: &'static Migration| {
         let first = migration.sql.lines().next().unwrap_or_default();
         let Migration { number, served_from, sql } = *migration;
-        Step { number, about: first.trim_start_matches("-- "), served_from, sql }
+        MigrationStep { number, about: first.trim_start_matches("-- "), served_from, sql }
     };
     all.iter().map(step).collect()
 }

@@ -180,6 +180,77 @@ fn a_job_has_one_report_of_progress() {
     )]);
 }
 
+/// Adds a step of the first job: its key, number and output.
+macro_rules! step {
+    ($row:literal) => {
+        concat!("INSERT INTO steps (seq, step, key, number, output) VALUES (1, '{}', ", $row, ")")
+    };
+}
+
+/// Adds what came for the first job: its name, number, sort and whether it was taken.
+macro_rules! mail {
+    ($row:literal) => {
+        concat!(
+            "INSERT INTO signals (seq, at, sender, content, name, number, sort, taken)
+             VALUES (1, 0, 'user:ann', '1', ",
+            $row,
+            ")"
+        )
+    };
+}
+
+/// Adds what was handed in late for the first job: its key, epoch and whether it failed.
+macro_rules! effect {
+    ($row:literal) => {
+        concat!(
+            "INSERT INTO effects (seq, at, outcome, key, epoch, failed) VALUES (1, 0, '1', ",
+            $row,
+            ")"
+        )
+    };
+}
+
+#[test]
+fn a_ledger_has_each_step_and_each_name_once() {
+    check(&[
+        (
+            "one key, one step",
+            concat!(step!("'a#1', NULL, NULL"), ";", step!("'a#1', 1, '1'")),
+            concat!(step!("'a#1', NULL, NULL"), ";", step!("'a#2', 1, '1'")),
+        ),
+        ("records are numbered from 1", step!("'a#1', 0, '1'"), step!("'a#1', 1, '1'")),
+        ("what has a number has an output", step!("'a#1', 1, NULL"), step!("'a#1', 1, '1'")),
+        ("what has an output has a number", step!("'a#1', NULL, '1'"), step!("'a#1', NULL, NULL")),
+        (
+            "a name comes once",
+            concat!(mail!("'spaid', 1, 'payload', 0"), ";", mail!("'spaid', 2, 'payload', 0")),
+            concat!(mail!("'spaid', 1, 'payload', 0"), ";", mail!("'ssent', 2, 'payload', 0")),
+        ),
+        (
+            "mail is numbered from 1",
+            mail!("'spaid', 0, 'payload', 0"),
+            mail!("'spaid', 1, 'payload', 0"),
+        ),
+        (
+            "the sort of mail is a word that is known",
+            mail!("'spaid', 1, 'parcel', 0"),
+            mail!("'spaid', 1, 'ended', 0"),
+        ),
+        (
+            "mail is taken or not",
+            mail!("'spaid', 1, 'rejected', 2"),
+            mail!("'spaid', 1, 'rejected', 1"),
+        ),
+        (
+            "what is handed in first counts",
+            concat!(effect!("'a#1', 1, 0"), ";", effect!("'a#1', 2, 0")),
+            concat!(effect!("'a#1', 1, 0"), ";", effect!("'a#2', 2, 0")),
+        ),
+        ("who hands in had a lease", effect!("'a#1', 0, 0"), effect!("'a#1', 1, 0")),
+        ("what is handed in failed or not", effect!("'a#1', 1, 2"), effect!("'a#1', 1, 1")),
+    ]);
+}
+
 #[test]
 fn numbers_have_bounds() {
     check(&[

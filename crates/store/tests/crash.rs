@@ -117,7 +117,7 @@ fn child_works_without_end() {
         };
         let replies = test.commit(granted.iter().map(|granted| settle(&granted.job)).collect());
         say(replies.iter().map(|reply| match reply {
-            Ok(Reply::Answer(answer)) => (answer.job_id.as_u128(), answer.state),
+            Ok(Reply::Answer(answer, _)) => (answer.job_id.as_u128(), answer.state),
             other => panic!("a settle was answered with {other:?}"),
         }));
     }

@@ -17,14 +17,15 @@ use std::{
 
 use common::{postgres::SchemaHome, *};
 use windlass_kernel::{
-    By, DlqId, IdempotencyKey, IdempotencyScope, Jitter, JobId, MarkName, Principal, RetryPolicy,
-    Role, ScheduleName, ScheduleOp, State, Tag, TaskId, Timestamp, TokenId, TokenLabel, TokenOp,
-    TraceId,
-    ids::CorrelationKey,
+    By, DlqId, Epoch, Failure, IdempotencyKey, IdempotencyScope, Jitter, JobId, MarkName,
+    Principal, RetryPolicy, Role, ScheduleName, ScheduleOp, State, Tag, TaskId, Timestamp, TokenId,
+    TokenLabel, TokenOp, TraceId,
+    ids::{Channel, CorrelationKey, MessageId, StepKey},
     job::{Priority, ScheduleType, Wait, WaitOn},
+    ledger::{MailContent, MailName, Mode, Record, RecordedBy, Shape, StepOutcome},
     ops::{
-        Discard, Expire, Expiry, Fingerprint, Idempotency, NewJob, NewTask, Outcome, Promote,
-        PromoteWhen, Release, Renew, WaitFor, Wake, WakeBy,
+        Advance, Discard, Entry, Expire, Expiry, Fingerprint, Happened, Idempotency, NewJob,
+        NewTask, Outcome, Promote, PromoteWhen, Release, Renew, Signal, WaitFor,
     },
     schedule::{Action, CatchUp, Overlap, ScheduleSpec, When},
     token::IssueToken,
@@ -36,11 +37,14 @@ use windlass_store::{
 use windlass_testkit::postgres::Cluster;
 
 /// The newest migration of each database.
-const NEWEST: u32 = 9;
-const NEWEST_POSTGRES: u32 = 10;
+const NEWEST: u32 = 10;
+const NEWEST_POSTGRES: u32 = 11;
 /// The versions that users can have. The fourth schema was never in one without the fifth.
-const VERSIONS: [u32; 8] = [1, 2, 3, 5, 6, 7, 8, NEWEST];
-const VERSIONS_POSTGRES: [u32; 9] = [1, 2, 3, 5, 6, 7, 8, 9, NEWEST_POSTGRES];
+const VERSIONS: [u32; 9] = [1, 2, 3, 5, 6, 7, 8, 9, NEWEST];
+const VERSIONS_POSTGRES: [u32; 10] = [1, 2, 3, 5, 6, 7, 8, 9, 10, NEWEST_POSTGRES];
+/// The first version of each database that has ledgers.
+const LEDGERS: u32 = 10;
+const LEDGERS_POSTGRES: u32 = 11;
 
 fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
@@ -165,6 +169,7 @@ fn make(home: Arc<dyn Home>) {
         progress,
     })
     .unwrap();
+    make_ledgers(&test, epoch);
     let result = Some(payload("{ \"sent\": 1 }"));
     let done = Outcome::Succeeded { result };
     let mut settle_4 = settle(id(4), epoch, done);
@@ -173,7 +178,8 @@ fn make(home: Arc<dyn Home>) {
     let part = Outcome::Partial { result: None, remaining: payload("[1, 2]") };
     test.op(settle(id(5), epoch, part)).unwrap();
     test.op(settle(id(6), epoch, failed_for_now())).unwrap();
-    test.op(WaitFor { job_id: id(7), epoch, by: By::worker(worker("w1")), wait: wait() }).unwrap();
+    let by = By::worker(worker("w1"));
+    test.op(WaitFor { job_id: id(7), epoch, by, wait: wait(), mails_seen: None }).unwrap();
     test.op(settle(id(8), epoch, failed_for_good())).unwrap();
     let reason = "nobody needs it".to_owned();
     let dlq_id = DlqId::of_job(id(8));
@@ -182,6 +188,7 @@ fn make(home: Arc<dyn Home>) {
     test.op(settle(id(9), epoch, enough)).unwrap();
     test.op(Release { job_id: id(10), epoch, by: By::worker(worker("w1")) }).unwrap();
     expire(&test, id(11), Expiry::DeadSession);
+    test.op(hand_in(id(11), epoch)).unwrap();
     let mut slow = wanted("w2", 2, 1);
     slow.start = false;
     test.write(Write::Claim(slow)).unwrap();
@@ -196,6 +203,76 @@ fn make(home: Arc<dyn Home>) {
         Some(id(1))
     );
     put(&*test.close(), 12, with_everything());
+}
+
+/// Job 3 has a step that is done, one that failed, one that was begun, and mail of two sorts. Job 11 has only begun a step,
+/// before it lost its worker.
+fn make_ledgers(test: &TestStore, epoch: Epoch) {
+    let id = JobId::from_u128;
+    let begun = Happened::Begun { call_id: 7, until: None };
+    let failed = Happened::Recorded {
+        outcome: StepOutcome::Failed(declined()),
+        by: RecordedBy::Executed,
+        mail: None,
+    };
+    test.op(advance(id(3), epoch)).unwrap();
+    for job_id in [id(3), id(11)] {
+        let entries = vec![entry("charge", Mode::Once, begun.clone())];
+        test.op(Advance { entries, ..advance(job_id, epoch) }).unwrap();
+    }
+    let entries = vec![entry("mail", Mode::Idempotent, failed)];
+    test.op(Advance { entries, ..advance(id(3), epoch) }).unwrap();
+    test.op(signal(id(3), CorrelationKey::new("paid").unwrap())).unwrap();
+    let content = MailContent::Rejected(declined());
+    let rejected = signal(id(3), CorrelationKey::new("paid").unwrap());
+    test.op(Signal { name: message(), content, ..rejected }).unwrap();
+}
+
+fn entry(step: &str, mode: Mode, what: Happened) -> Entry {
+    let input = Some(payload("[ 3 ]").digest());
+    let location = Some("src/order.rs:12".to_owned());
+    Entry { key: step_key(step), shape: Shape::step(mode, input), location, what }
+}
+
+fn declined() -> Failure {
+    Failure::permanent("DECLINED", "the card was declined")
+}
+
+fn message() -> MailName {
+    let (channel, id) = (Channel::new("chat: ä").unwrap(), MessageId::new("m1").unwrap());
+    MailName::Message { channel, id }
+}
+
+/// The ledgers say what they said.
+fn check_ledgers(test: &TestStore) {
+    let read = |number| {
+        let id = JobId::from_u128(number);
+        test.wait(test.store.ledger(&Scope::Every, id, 0)).unwrap()
+    };
+    let ledger = read(3);
+    let outcome = |record: &Record| (record.number, record.outcome.clone());
+    let steps = ledger.steps.iter().map(|step| (&step.key, step.record.as_ref().map(outcome)));
+    let (price, mail, charge) = (step_key("price"), step_key("mail"), step_key("charge"));
+    let expected: [(&StepKey, Option<(u32, StepOutcome)>); 3] = [
+        (&price, Some((1, StepOutcome::Done(payload("1"))))),
+        (&mail, Some((2, StepOutcome::Failed(declined())))),
+        (&charge, None),
+    ];
+    assert_eq!(steps.collect::<Vec<_>>(), expected);
+    let begun = &ledger.steps[2];
+    let asked = entry("charge", Mode::Once, Happened::Begun { call_id: 7, until: None });
+    assert_eq!((&begun.shape, &begun.location), (&asked.shape, &asked.location));
+    let mails = ledger.mails.iter().map(|it| (it.number, &it.name, &it.content, it.taken));
+    let paid = signal(JobId::from_u128(3), CorrelationKey::new("paid").unwrap());
+    let rejected = MailContent::Rejected(declined());
+    assert_eq!(
+        mails.collect::<Vec<_>>(),
+        [(1, &paid.name, &paid.content, false), (2, &message(), &rejected, false)]
+    );
+    let effects = read(11).effects;
+    let late = hand_in(JobId::from_u128(11), effects[0].epoch);
+    assert_eq!((&effects[0].key, &effects[0].outcome), (&late.key, &late.outcome));
+    assert_eq!((effects.len(), effects[0].epoch), (1, Epoch::new(1)));
 }
 
 /// A schedule with something unusual in every field.
@@ -300,6 +377,9 @@ fn every_golden_database_is_read_and_finished() {
         assert!(report.is_clean(), "before it is brought up to date: {report}");
         let test = FileStore::open(&path).unwrap();
         check_read(&test, version, |state| state);
+        if version >= LEDGERS {
+            check_ledgers(&test);
+        }
         finish(&test);
         let report = test.home.check();
         assert!(report.is_clean(), "{report}");
@@ -320,6 +400,9 @@ fn every_golden_dump_is_read_and_finished() {
             State::Dispatched => State::Queued,
             other => other,
         });
+        if version >= LEDGERS_POSTGRES {
+            check_ledgers(&test);
+        }
         finish(&test);
         let report = test.home.check();
         assert!(report.is_clean(), "{report}");
@@ -388,8 +471,7 @@ fn finish(test: &TestStore) {
     let when = PromoteWhen::Due { version: job.version };
     test.op(Promote { job_id: id(2), when }).unwrap();
     let key = CorrelationKey::new("paid").unwrap();
-    let by = WakeBy::Signal { key, payload: None, by: person("ann") };
-    test.op(Wake { job_id: id(7), by }).unwrap();
+    test.op(signal(id(7), key)).unwrap();
     for number in [3, 10] {
         if test.job(id(number)).lease.is_some() {
             expire(test, id(number), Expiry::Lease);

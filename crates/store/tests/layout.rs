@@ -57,7 +57,7 @@ fn a_row_does_not_grow_with_the_history_of_its_job() {
     let by = By::worker(WorkerId::new("w1").unwrap());
     for number in 0..CHECKPOINTS {
         let state = Digest::of(&number.to_string());
-        test.op(Checkpoint { job_id, epoch, by: by.clone(), state }).unwrap();
+        test.op(Checkpoint { job_id, epoch, by: by.clone(), state, kept: None }).unwrap();
     }
     test.op(settle(job_id, epoch, succeeded())).unwrap();
     // Creation, claim and start, then the checkpoints, then the end.

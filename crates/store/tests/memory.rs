@@ -16,9 +16,9 @@ use common::*;
 use rusqlite::TransactionBehavior;
 use windlass_kernel::{JobId, ops::NewJob};
 use windlass_store::{
-    Store,
-    check::Rule,
-    read::{Cursor, JobFilter},
+    Commit as _, ReadJobs as _,
+    check::Invariant,
+    read::{JobFilter, PageFrom},
     sqlite::{MemoryOptions, Sqlite, enqueue_in},
 };
 
@@ -83,7 +83,7 @@ fn many_readers_and_writers_at_once_hear_of_no_lock() {
                     0 => drop(store.open_jobs().await.unwrap()),
                     1 => drop(store.feed(&Scope::Every, 0, 1_000).await.unwrap()),
                     _ => {
-                        let all = Cursor { from: None, limit: 100 };
+                        let all = PageFrom { from: None, limit: 100 };
                         drop(store.jobs(JobFilter::of(tenant()), all).await.unwrap());
                     }
                 }
@@ -204,8 +204,11 @@ fn the_checker_finds_what_is_wrong_while_the_store_is_open() {
         assert!(report.is_clean(), "{report}");
         store.connect().unwrap().execute("DELETE FROM jobs WHERE seq = 2", []).unwrap();
         let report = store.check().unwrap();
-        let found: Vec<Rule> = report.violations.iter().map(|it| it.rule).collect();
-        assert!(!found.is_empty() && found.iter().all(|rule| *rule != Rule::Integrity), "{report}");
+        let found: Vec<Invariant> = report.violations.iter().map(|it| it.invariant).collect();
+        assert!(
+            !found.is_empty() && found.iter().all(|rule| *rule != Invariant::Integrity),
+            "{report}"
+        );
         // It goes on.
         let writes = vec![write(enqueue(4, plain()))];
         runtime.block_on(store.commit(writes.into())).unwrap().remove(0).unwrap();

@@ -7,14 +7,20 @@
 
 mod common;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use common::{
     Backend,
     rich::{Overlap, Rich},
     *,
 };
-use windlass_kernel::{Epoch, JobId, Payload, ops::NewJob};
+use windlass_kernel::{
+    Epoch, JobId, Payload, Principal, Refusal, Role, ScheduleName, ScheduleOp, Timestamp, TokenId,
+    TokenOp,
+    ops::{Cancel, NewJob},
+    schedule::{Action, ScheduleSpec, When},
+    token::{IssueToken, RevokeToken},
+};
 use windlass_store::{Reply, Write};
 use windlass_testkit::random::{self, Chance};
 
@@ -156,4 +162,86 @@ fn a_commit_that_failed_wakes_nobody() {
     assert!(!ready.is_rung() && !sooner.is_rung());
     let replies = test.commit(vec![write(enqueue(2, plain()))]);
     assert!(replies[0].is_ok() && ready.is_rung());
+}
+
+fn overlapping(backend: Backend, writes: Vec<Write>) -> Vec<Result<Reply, Refusal>> {
+    let mut rich = Rich::new_in(backend.new_quick_home());
+    let now = rich.world.now;
+    rich.overlap = Some(Overlap { fails_first: None, failures: 0 });
+    let replies = rich.commit(writes, now);
+    let report = rich.home.check();
+    assert!(report.is_clean(), "{report}");
+    replies
+}
+
+/// What is asked for while the schedule is not on the disk yet is decided by the schedule as it will be.
+#[test]
+fn commits_that_overlap_see_each_others_schedules() {
+    let op = |action: Action| {
+        let name = ScheduleName::new("nightly").unwrap();
+        Write::Schedule(ScheduleOp { tenant: tenant(), name, action, by: person("ann") })
+    };
+    let when = When::Every { period: Duration::from_secs(60), anchor: Timestamp::from_micros(0) };
+    let put = || op(Action::Put(Box::new(ScheduleSpec::new(when.clone(), plain()))));
+    for backend in [Backend::Sqlite, Backend::Memory] {
+        let delete = || op(Action::Delete);
+        let replies = overlapping(backend, vec![delete(), put(), delete(), delete(), put()]);
+        let codes: Vec<&str> = replies.iter().map(code).collect();
+        assert_eq!(codes, ["NOT_FOUND", "", "", "NOT_FOUND", ""], "{backend:?}");
+    }
+}
+
+/// The last admin stays, also if the token of another is revoked and not on the disk yet.
+#[test]
+fn commits_that_overlap_see_each_others_tokens() {
+    let issue = |number: u8| {
+        Write::Token(TokenOp::Issue(IssueToken {
+            id: TokenId::from_u128(u128::from(number)),
+            digest: [number; 32],
+            tenant: None,
+            principal: Principal::new("bob").unwrap(),
+            role: Role::Admin,
+            label: None,
+            expires_at: None,
+            by: person("root"),
+        }))
+    };
+    let revoke = |number: u8| {
+        let id = TokenId::from_u128(u128::from(number));
+        let op = RevokeToken { id, within: None, reason: None, force: false, by: person("ann") };
+        Write::Token(TokenOp::Revoke(op))
+    };
+    for backend in [Backend::Sqlite, Backend::Memory] {
+        let writes = vec![revoke(1), issue(1), revoke(1), issue(2), revoke(1), revoke(2)];
+        let replies = overlapping(backend, writes);
+        let refused: Vec<bool> = replies.iter().map(Result::is_err).collect();
+        assert_eq!(refused, [true, false, true, false, false, true], "{backend:?}: {replies:?}");
+    }
+}
+
+/// A unique key is taken by a job that is not on the disk yet, and free when that job has ended.
+#[test]
+fn commits_that_overlap_see_each_others_unique_keys() {
+    let unique = |number: u128| {
+        let unique_key = Some("one".parse().unwrap());
+        write(enqueue(number, NewJob { unique_key, ..plain() }))
+    };
+    let cancel = |number: u128| {
+        let (force, grace) = (true, Duration::ZERO);
+        let job_id = JobId::from_u128(number);
+        write(Cancel { job_id, force, grace, reason: None, by: person("ann") })
+    };
+    for backend in [Backend::Sqlite, Backend::Memory] {
+        let writes = vec![unique(1), unique(2), cancel(1), unique(3), unique(4)];
+        let replies = overlapping(backend, writes);
+        let ids = replies.iter().map(|reply| match reply {
+            Ok(Reply::Answer(answer, _)) => answer.job_id.as_u128(),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(ids.collect::<Vec<_>>(), [1, 1, 1, 3, 3], "{backend:?}");
+    }
+}
+
+fn code(reply: &Result<Reply, Refusal>) -> &'static str {
+    reply.as_ref().err().map_or("", Refusal::code)
 }

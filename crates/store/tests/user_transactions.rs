@@ -23,7 +23,7 @@ use windlass_kernel::{
     ops::{Idempotency, NewJob},
 };
 use windlass_store::{
-    check::Rule,
+    check::Invariant,
     read::InboxResult,
     sqlite::{self, EnqueueInError, enqueue_in},
 };
@@ -74,9 +74,9 @@ fn wait_for_jobs(test: &FileStore, jobs: u64) {
 }
 
 /// The checker finds these rules broken, and no others.
-fn check(test: &FileStore, rules: &[Rule]) {
+fn check(test: &FileStore, rules: &[Invariant]) {
     let report = sqlite::check(&test.path).unwrap();
-    let mut found: Vec<Rule> = report.violations.iter().map(|it| it.rule).collect();
+    let mut found: Vec<Invariant> = report.violations.iter().map(|it| it.invariant).collect();
     found.dedup();
     assert_eq!(found, rules, "{report}");
 }

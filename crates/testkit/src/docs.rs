@@ -32,7 +32,7 @@ pub fn compare_page(name: &str, expected: &str) {
 /// The page on states: the diagram, every move, and what each op does in each state.
 pub fn states_page() -> String {
     let mut page = String::from(
-        "# States\n\nWritten from `crates/kernel/src/machine.rs` by a test; `make bless` renews it.\n\n\
+        "# States\n\nWritten from `crates/kernel/src/job/machine.rs` by a test; `make bless` renews it.\n\n\
          A job has one life cycle. Nothing leads out of an end, and nothing but these moves is legal: an\n\
          op that would need another one is refused with `INVALID_TRANSITION` and changes nothing.\n\n",
     );
@@ -47,9 +47,7 @@ pub fn states_page() -> String {
         let because = step.cause.meaning();
         page.push_str(&format!("| {from} | `{}` | `{}` | {because} |\n", step.cause, step.to));
     }
-    page.push_str(
-        "\nThree causes are only noted: the event says what happened, and the state stays.\n\n",
-    );
+    page.push_str("\nThese are only noted: the event says what happened, and the state stays.\n\n");
     page.push_str("| state | cause | because |\n|---|---|---|\n");
     for (state, cause) in NOTES {
         let because = Cause::meaning(*cause).trim_start_matches("Note: ");
@@ -64,7 +62,7 @@ pub fn states_page() -> String {
 pub fn errors_page(store: &[CodeInfo], http: &[CodeInfo]) -> String {
     let mut page = String::from(
         "# Errors\n\nWritten from `crates/kernel/src/refusal.rs`, `crates/kernel/src/failure.rs`,\n\
-         `crates/store/src/error.rs` and `crates/server/src/http/problem.rs` by a test; `make bless` renews it.\n\
+         `crates/store/src/error.rs` and `crates/server/src/http/core/problem.rs` by a test; `make bless` renews it.\n\
          `windlass explain CODE` says the same at the terminal.\n\n\
          ## Refusals\n\n\
          A refusal is a normal answer: the rules say no, and nothing changed. Contracts `tasks` and `jobs`\n\

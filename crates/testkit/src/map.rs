@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 use windlass_kernel::{
     Answer, Approval, Attempt, Current, DeadLetter, DlqId, Event, FollowUp, Job, JobId, NewPayload,
     Op, Payload, Progress, Refusal, State, Task, TaskId, TenantId, Timestamp, decide,
+    ids::StepKey,
+    ledger::{Effect, Mail, MailName, Step},
+    transition::SideRow,
 };
 
 /// Everything a store holds, in memory.
@@ -30,6 +33,12 @@ pub struct MapStore {
     pub approvals: Vec<Approval>,
     /// The next attempt of each task that was named.
     pub tasks: BTreeMap<(TenantId, TaskId), u32>,
+    /// Steps by job and key.
+    pub steps: BTreeMap<(JobId, StepKey), Step>,
+    /// Mail by job and name.
+    pub mails: BTreeMap<(JobId, MailName), Mail>,
+    /// What was handed in late, by job and step.
+    pub effects: BTreeMap<(JobId, StepKey), Effect>,
     /// What follows for other jobs, in order. Nobody carries it out here.
     pub follow_ups: Vec<FollowUp>,
     /// The incarnation of the store.
@@ -45,7 +54,17 @@ impl MapStore {
         let task = self.task(op, job);
         let failed = task.as_ref().filter(|_| matches!(op, Op::Enqueue(_)));
         let failed = failed.and_then(|task| task.failed);
+        let rows = op.footprint().ledger;
+        let step = |key: &StepKey| self.steps.get(&(job_id?, key.clone()));
+        let steps: Vec<&Step> = rows.steps().into_iter().filter_map(step).collect();
+        let mail = |name: &MailName| self.mails.get(&(job_id?, name.clone()));
+        let mails: Vec<&Mail> = rows.mails().iter().filter_map(mail).collect();
+        let effect = |key: &StepKey| self.effects.get(&(job_id?, key.clone()));
+        let effect = rows.effect().and_then(effect);
         let current = Current {
+            steps: &steps,
+            mails: &mails,
+            effect,
             job,
             new: op.new_job_id().and_then(|id| self.jobs.get(&id)),
             by_key: self.by_key(op),
@@ -88,6 +107,19 @@ impl MapStore {
         if let Some(task) = transition.task {
             self.tasks.insert((task.tenant, task.task_id), task.next_attempt);
         }
+        for row in transition.rows {
+            match row {
+                SideRow::Step(step) => {
+                    self.steps.insert((step.job_id, step.key.clone()), step);
+                }
+                SideRow::Mail(mail) => {
+                    self.mails.insert((mail.job_id, mail.name.clone()), mail);
+                }
+                SideRow::Effect(effect) => {
+                    self.effects.insert((effect.job_id, effect.key.clone()), effect);
+                }
+            }
+        }
         self.approvals.extend(transition.approval);
         self.events.extend(transition.events);
         self.follow_ups.extend(transition.follow_ups);
@@ -102,7 +134,7 @@ impl MapStore {
 
     /// The other job that such an op names.
     fn relative(&self, op: &Op, such: fn(&Op) -> bool) -> Option<&Job> {
-        op.relative().filter(|_| such(op)).and_then(|id| self.jobs.get(&id))
+        op.footprint().relative.filter(|_| such(op)).and_then(|id| self.jobs.get(&id))
     }
 
     fn by_unique(&self, op: &Op) -> Option<&Job> {

@@ -6,6 +6,7 @@
 //! only the seed of a run comes from real chance, and it is printed.
 
 mod chance;
+mod ledger;
 mod ops;
 mod seed;
 mod tally;

@@ -90,6 +90,7 @@ fn epoch_of(op: &Op) -> Option<Epoch> {
         Op::Renew(op) => Some(op.epoch),
         Op::Release(op) => Some(op.epoch),
         Op::Settle(op) => Some(op.epoch),
+        Op::Advance(op) => Some(op.epoch),
         Op::Checkpoint(op) => Some(op.epoch),
         Op::Wait(op) => Some(op.epoch),
         _ => None,

@@ -155,7 +155,7 @@ enqueue  j1                                 -> queued
 claim    j1  by w1  start                   -> running
 wait     j1  epoch 1  signal paid           -> waiting
 cancel   j1  force                          -> cancelled   waits_for none
-wake     j1  signal paid                    -> refused INVALID_TRANSITION
+signal   j1  paid                           -> refused INVALID_TRANSITION
 
 # An end stays an end.
 enqueue  j1                                 -> queued

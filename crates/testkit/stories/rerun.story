@@ -18,7 +18,7 @@ enqueue  j2  task t1                        -> refused TASK_ACTIVE
 start    j1                                 -> running
 wait     j1  signal paid                    -> waiting
 enqueue  j2  task t1                        -> refused TASK_ACTIVE
-wake     j1  signal paid                    -> queued
+signal   j1  paid                           -> queued
 claim    j1  by w1  start                   -> running
 die      w1                                 -> interrupted
 enqueue  j2  task t1                        -> refused TASK_ACTIVE

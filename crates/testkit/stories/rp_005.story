@@ -47,7 +47,7 @@ cancel   j1                                 -> refused INVALID_TRANSITION
 cancel   j1  force                          -> refused INVALID_TRANSITION
 retry_now j1                                -> refused INVALID_TRANSITION
 bury     j1  because it is enough           -> refused INVALID_TRANSITION
-wake     j1  signal paid                    -> refused INVALID_TRANSITION
+signal   j1  paid                           -> refused INVALID_TRANSITION
 rerun    j1  as j2                          -> refused INVALID_TRANSITION
 start    j1  epoch 1                        -> refused INVALID_TRANSITION
 renew    j1  epoch 1                        -> refused STALE_ATTEMPT

@@ -5,26 +5,27 @@ enqueue  j1                                 -> queued
 claim    j1  by w1  start                   -> running     epoch 1
 wait     j1  epoch 1  signal paid           -> waiting     waits_for "signal paid"  owner none  wait_in none  woken none
 event    j1  {"cause": "job_waiting", "from": "running", "to": "waiting", "actor": "worker:w1"}
-wake     j1  signal paid                    -> queued      waits_for none  woken signal
+signal   j1  paid                           -> queued      waits_for none  woken signal
 event    j1  {"cause": "wait_completed", "from": "waiting", "to": "queued"}
 claim    j1  by w2  start                   -> running     epoch 2  attempt 1  woken signal
 settle   j1  epoch 2  succeeded             -> succeeded   retry_count 0  interruptions 0
-events   j1                                 -> enqueued worker_claim started job_waiting wait_completed worker_claim started completed
+events   j1                                 -> enqueued worker_claim started job_waiting signal_received wait_completed worker_claim started completed
 
 # A signal with another key does not end the wait, nor does a child.
 enqueue  j1                                 -> queued
 claim    j1  by w1  start                   -> running
 wait     j1  signal paid                    -> waiting     version 4
-wake     j1  signal shipped                 -> refused NOT_WAITING_FOR
+signal   j1  shipped                        -> waiting     delivered no  mails 1
+signal   j1  lost  expect_waiting           -> refused NOT_WAITING_FOR
 wake     j1  child j2                       -> refused NOT_WAITING_FOR
-expect   j1                                 -> waiting     version 4
-wake     j1  signal paid                    -> queued
+expect   j1                                 -> waiting     version 5
+signal   j1  paid                           -> queued
 
 # A time ends the wait when it comes, not before.
 enqueue  j1                                 -> queued
 claim    j1  by w1  start                   -> running
 wait     j1  time 10m                       -> waiting     wait_in 10m  waits_for time
-wake     j1  signal paid                    -> refused NOT_WAITING_FOR
+signal   j1  paid                           -> waiting     wait_in 10m  delivered no
 pass     599s                               -> waiting
 pass     1s                                 -> queued      woken time
 event    j1  {"cause": "wait_completed", "from": "waiting", "to": "queued", "actor": "scheduler"}
@@ -46,7 +47,7 @@ claim    j1  by w1  start                   -> running
 wait     j1  signal paid  for 30s           -> waiting     wait_in 30s
 pass     29s                                -> waiting
 pass     1s                                 -> queued      woken timed_out
-wake     j1  signal paid                    -> refused INVALID_TRANSITION
+signal   j1  paid                           -> queued      delivered no
 claim    j1  by w2  start                   -> running     woken timed_out  attempt 1  retry_count 0
 settle   j1  epoch 2  succeeded             -> succeeded
 
@@ -62,7 +63,7 @@ enqueue  j1                                 -> queued
 claim    j1  by w1  start                   -> running
 wait     j1  signal paid  for 30s           -> waiting
 pass     29s                                -> waiting
-wake     j1  signal paid                    -> queued      woken signal
+signal   j1  paid                           -> queued      woken signal
 pass     1h                                 -> queued      woken signal
 
 # A cancel wakes it.
@@ -70,7 +71,7 @@ enqueue  j1                                 -> queued
 claim    j1  by w1  start                   -> running
 wait     j1  signal paid                    -> waiting
 cancel   j1                                 -> queued      woken cancelled  cancel requested
-wake     j1  signal paid                    -> refused INVALID_TRANSITION
+signal   j1  paid                           -> queued      delivered no
 
 # Nobody can claim, renew or settle a waiting job, and no lease runs out.
 enqueue  j1                                 -> queued
@@ -83,16 +84,16 @@ settle   j1  epoch 1  succeeded             -> refused STALE_ATTEMPT
 wait     j1  epoch 1  signal paid           -> refused STALE_ATTEMPT
 die      w1                                 -> waiting     interruptions 0
 pass     366d                               -> waiting     interruptions 0  version 4
-wake     j1  signal paid                    -> queued
+signal   j1  paid                           -> queued
 
 # Only a job that runs can begin to wait, and only one that waits can wake.
 enqueue  j1                                 -> queued
 wait     j1  epoch 0  signal paid           -> refused STALE_ATTEMPT
-wake     j1  signal paid                    -> refused INVALID_TRANSITION
+wake     j1  child j2                       -> refused INVALID_TRANSITION
 claim    j1  by w1                          -> dispatched
 wait     j1  epoch 1  signal paid           -> refused INVALID_TRANSITION
 start    j1  epoch 1                        -> running
-wake     j1  signal paid                    -> refused INVALID_TRANSITION
+wake     j1  child j2                       -> refused INVALID_TRANSITION
 
 # A job can wait many times; each wait forgets how the last one ended.
 enqueue  j1                                 -> queued
@@ -109,7 +110,7 @@ settle   j1  epoch 3  succeeded             -> succeeded   attempts 1  attempt_s
 enqueue  j1                                 -> queued
 claim    j1  by w1  start                   -> running
 wait     j1  signal paid                    -> waiting
-wake     j1  signal paid                    -> queued
+signal   j1  paid                           -> queued
 claim    j1  by w2                          -> dispatched
 die      w2                                 -> queued      woken signal  interruptions 0
 

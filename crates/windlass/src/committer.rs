@@ -17,8 +17,8 @@
 //! ```
 //! # use std::{future::pending, sync::Arc};
 //! # use windlass::committer::{Committer, Config};
-//! # use windlass_store::{Store, Write};
-//! # async fn example(store: Arc<dyn Store>, write: Write) -> Result<(), Box<dyn std::error::Error>> {
+//! # use windlass_store::{Commit, Write};
+//! # async fn example(store: Arc<dyn Commit>, write: Write) -> Result<(), Box<dyn std::error::Error>> {
 //! let committer = Committer::new(store, Config::default());
 //! let handle = committer.handle();
 //! tokio::spawn(committer.run(pending()));
@@ -43,7 +43,7 @@ use self::{
     queue::{Batch, Entry, Queue, Sender},
 };
 use crate::{condition::Condition, tally::Tally, touched::Touched};
-use windlass_store::{Error, Overlap, Store, Write};
+use windlass_store::{Commit, Error, Overlap, Write};
 
 /// The bounds of a Committer.
 ///
@@ -74,7 +74,7 @@ impl Default for Config {
 
 /// Groups writes into transactions. Nothing is written until [`run`](Committer::run) is polled.
 pub struct Committer {
-    store: Arc<dyn Store>,
+    store: Arc<dyn Commit>,
     queue: Arc<Queue>,
     overlap: Overlap,
     tally: Arc<Tally>,
@@ -84,7 +84,7 @@ pub struct Committer {
 
 impl Committer {
     /// A Committer in front of this store.
-    pub fn new(store: Arc<dyn Store>, config: Config) -> Self {
+    pub fn new(store: Arc<dyn Commit>, config: Config) -> Self {
         let (batch_max, queue_max) = (config.batch_max.max(1), config.queue_max.max(1));
         let overlap = store.overlap();
         let queue = Queue::new(Config { batch_max, queue_max }, overlap.commits_max > 1);

@@ -22,7 +22,8 @@ use windlass_kernel::{
     ops::{Cancel, Enqueue, Requeue, Rerun, RetryNow},
 };
 use windlass_store::{
-    self as store, Reply, Store, Write, read::Scope, rusqlite, sqlite::EnqueueInError,
+    self as store, Client, Commit, Request, Store, TenantOp, Write, read::Scope, rusqlite,
+    sqlite::EnqueueInError,
 };
 
 pub(crate) use self::store_clock::StoreClock;
@@ -111,7 +112,10 @@ pub struct Engine {
 
 /// What all clones share.
 pub(crate) struct Inner {
-    pub(crate) store: Arc<dyn Store>,
+    /// The store, or the server that has it.
+    pub(crate) store: Arc<dyn Client>,
+    /// The store, if it is open in this process. Only then are timers, retention and proofs of life ours.
+    pub(crate) own: Option<Arc<dyn Store>>,
     pub(crate) ids: Ids,
     handle: Handle,
     sqlite: Option<Arc<store::sqlite::Sqlite>>,
@@ -190,6 +194,11 @@ impl Engine {
         Self::begin(Opened::new(store), config)
     }
 
+    /// The same, with all writes by way of `commit`: for those who count them, or hold them up.
+    pub fn committing(store: Arc<dyn Store>, commit: Arc<dyn Commit>, config: &Config) -> Self {
+        Self::begin(Opened { commit, ..Opened::new(store) }, config)
+    }
+
     /// The same on a SQLite store, in whose file users can enqueue in their own transactions.
     pub fn on_sqlite(sqlite: Arc<store::sqlite::Sqlite>, config: &Config) -> Self {
         Self::begin(Opened { sqlite: Some(sqlite.clone()), ..Opened::new(sqlite) }, config)
@@ -198,22 +207,22 @@ impl Engine {
     fn begin(opened: Opened, config: &Config) -> Self {
         let tenant = TenantId::new(Self::TENANT_DEFAULT).expect("the default name is a name");
         let store_clock = Arc::new(StoreClock::new(clock::ticks_of(&config.clock)));
-        let timers = config.timers;
         let tracer = config.tracer.clone();
         // A server has timers of its own, and says what time it is and whose things we see.
+        let timers = config.timers.filter(|_| opened.own.is_some());
         #[cfg(feature = "client")]
-        let (tenant, timers, store_clock, tracer) = match &opened.remote {
+        let (tenant, store_clock, tracer) = match &opened.remote {
             Some(remote) => {
-                (remote.tenant().cloned().unwrap_or(tenant), None, remote.store_clock(), None)
+                (remote.tenant().cloned().unwrap_or(tenant), remote.store_clock(), None)
             }
-            None => (tenant, timers, store_clock, tracer),
+            None => (tenant, store_clock, tracer),
         };
         let ids = Ids::new(config.clock.clone(), config.random.clone());
-        let store = opened.store;
-        let committer = Committer::new(store.clone(), config.committer);
+        let committer = Committer::new(opened.commit, config.committer);
         let (shutdown, told) = watch::channel(Stage::Open);
         let inner = Arc::new(Inner {
-            store,
+            store: opened.store,
+            own: opened.own,
             ids,
             handle: committer.handle(),
             sqlite: opened.sqlite,
@@ -271,9 +280,18 @@ impl Engine {
         Self { trace: Some(trace), span: Some(span), ..self.clone() }
     }
 
-    /// The store, for everything that can be read.
-    pub fn store(&self) -> &Arc<dyn Store> {
+    /// What can be read of jobs, dead letters, schedules and queues, wherever the store is.
+    pub fn store(&self) -> &Arc<dyn Client> {
         &self.inner.store
+    }
+
+    /// The store itself, with all that can be asked of it: the feed, tokens, and what has to be looked after. If the
+    /// store is a server it is not here, and this is an error.
+    pub fn own_store(&self) -> Result<&Arc<dyn Store>, store::Error> {
+        self.inner.own.as_ref().ok_or_else(|| {
+            let why = "the store is a server, which keeps this to itself: it cannot be asked for over HTTP";
+            store::Error::Denied(why.to_owned())
+        })
     }
 
     /// The way to submit any write, for those who have their own workers.
@@ -282,15 +300,19 @@ impl Engine {
     }
 
     /// Submits a write that has an identity, such as those of workers elsewhere: if its answer is lost on the way to
-    /// the store, it is sent again and answered from the record.
-    pub async fn submit(&self, write: Write) -> Result<Reply, Error> {
-        Ok(self.inner.submit_caused(write, self.span).await?)
+    /// the store, it is sent again and answered from the record. The type of the request says what it is told.
+    pub async fn submit<R: Request>(&self, request: R) -> Result<R::Reply, Error> {
+        Ok(self.inner.submit_caused(request, self.span).await?)
     }
 
     /// The same for many, in this order, with few transactions. Each has its own answer.
-    pub async fn submit_all(&self, writes: &[Write]) -> Vec<Result<Reply, Error>> {
-        let replies = self.inner.submit_many_caused(writes, |_| self.span).await;
-        replies.into_iter().map(|reply| reply.map_err(Error::from)).collect()
+    pub async fn submit_all<R: Request>(
+        &self,
+        requests: impl IntoIterator<Item = R>,
+    ) -> Vec<Result<R::Reply, Error>> {
+        let writes: Vec<Write> = requests.into_iter().map(R::into_write).collect();
+        let replies = self.inner.submit_many_caused(&writes, |_| self.span).await;
+        replies.into_iter().map(|reply| Ok(R::expect(reply?))).collect()
     }
 
     /// What this engine has written since it was opened, counted: for figures and rates.
@@ -345,7 +367,7 @@ impl Engine {
         self.inner.jitter()
     }
 
-    /// Rings whenever a retry has become due. With [`Store::ready`] it tells of everything that can be claimed.
+    /// Rings whenever a retry has become due. With [`ready`](store::ReadQueues::ready) it tells of everything that can be claimed.
     pub fn retry_due(&self) -> store::Listener {
         self.inner.local.retry_due.listen()
     }
@@ -370,7 +392,7 @@ impl Engine {
         let request = request.into();
         let span = request.span.or(self.span);
         let (id, op) = self.new_op(request)?;
-        enqueued(id, self.inner.submit_caused(self.write(op), span).await)
+        enqueued(id, self.inner.submit_caused(self.on_job(op), span).await)
     }
 
     /// Enqueues many jobs with few transactions. Each has its own answer: one that is refused does not
@@ -384,13 +406,13 @@ impl Engine {
             let request = request.into();
             let span = request.span.or(self.span);
             ids.push(self.new_op(request).map(|(id, op)| {
-                writes.push(self.write(op));
+                writes.push(self.on_job(op).into_write());
                 spans.push(span);
                 id
             }));
         }
         let replies = self.inner.submit_many_caused(&writes, |place| spans[place]).await;
-        let mut replies = replies.into_iter();
+        let mut replies = replies.into_iter().map(|reply| reply.map(TenantOp::expect));
         let mut reply = || replies.next().unwrap_or(Err(SubmitError::Closed));
         ids.into_iter().map(|id| enqueued(id?, reply())).collect()
     }
@@ -539,18 +561,15 @@ impl Engine {
     }
 
     async fn act(&self, op: impl Into<Op>) -> Result<Answer, Error> {
-        match self.send(op).await? {
-            Reply::Answer(answer) => Ok(answer),
-            _ => unreachable!("an op is answered by an answer"),
-        }
+        Ok(self.send(op).await?.0)
     }
 
-    async fn send(&self, op: impl Into<Op>) -> Result<Reply, SubmitError> {
-        self.inner.submit_caused(self.write(op), self.span).await
+    async fn send(&self, op: impl Into<Op>) -> OpReply {
+        self.inner.submit_caused(self.on_job(op), self.span).await
     }
 
-    fn write(&self, op: impl Into<Op>) -> Write {
-        Write::Op { tenant: self.tenant.clone(), op: op.into() }
+    fn on_job(&self, op: impl Into<Op>) -> TenantOp {
+        TenantOp { tenant: self.tenant.clone(), op: op.into() }
     }
 
     /// What it may see: the things of its tenant.
@@ -573,7 +592,7 @@ impl Engine {
         Ok((given.unwrap_or(NewId::Made(op.job_id)), op))
     }
 
-    fn enqueue_op(&self, request: JobRequest) -> Result<Enqueue, Error> {
+    pub(crate) fn enqueue_op(&self, request: JobRequest) -> Result<Enqueue, Error> {
         let ids = &self.inner.ids;
         let job_id = request.id.unwrap_or_else(|| ids.job_id());
         let mut new = Box::new(request.into_new(|| self.inner.now())?);
@@ -598,8 +617,11 @@ enum NewId {
     Made(JobId),
 }
 
-fn enqueued(id: NewId, reply: Result<Reply, SubmitError>) -> Result<Enqueued, Error> {
-    let Reply::Answer(answer) = reply? else { unreachable!("an op is answered by an answer") };
+/// What an op on a job is told.
+type OpReply = Result<<TenantOp as Request>::Reply, SubmitError>;
+
+fn enqueued(id: NewId, reply: OpReply) -> Result<Enqueued, Error> {
+    let (answer, _) = reply?;
     let idempotent_hit = match id {
         NewId::Given(id) => answer.job_id != id || answer.recorded,
         // If it is on record, then because it was sent twice: nobody else knows the id.

@@ -25,7 +25,7 @@ use crate::Ids;
 /// use std::sync::Arc;
 /// use windlass::{Committer, Ids, clock, committer::Config, enqueue_in, rusqlite};
 /// use windlass_kernel::{Actor, Kind, Payload, Principal, State, TenantId, ops::NewJob};
-/// use windlass_store::{Store, read::Scope, sqlite::{Options, Sqlite}};
+/// use windlass_store::{ReadJobs, read::Scope, sqlite::{Options, Sqlite}};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let runtime = tokio::runtime::Runtime::new()?;
@@ -70,7 +70,7 @@ use crate::Ids;
 ///
 /// Only then are keys and tasks looked up. An enqueue whose key is known, or that is refused for another
 /// reason, makes no job: an event in the feed says what became of it, and
-/// [`Store::inbox_result`](windlass_store::Store::inbox_result) gives it back by the id that was returned
+/// [`inbox_result`](windlass_store::Inspect::inbox_result) gives it back by the id that was returned
 /// here, with the request, which is kept.
 ///
 /// # Keep the transaction short

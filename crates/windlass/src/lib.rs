@@ -46,6 +46,7 @@ pub mod client;
 pub mod clock;
 pub mod committer;
 mod condition;
+pub mod durable;
 pub mod engine;
 mod enqueue_in;
 mod error;
@@ -63,6 +64,7 @@ pub mod timers;
 mod touched;
 mod trace;
 pub mod why;
+pub mod wire;
 pub mod worker;
 
 pub use clock::Clock;

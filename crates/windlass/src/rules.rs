@@ -27,7 +27,6 @@ use windlass_kernel::{
     By, Kind, Queue, Refusal, Rule, RuleName, Says, Scope, TenantId,
     rule::{Breaker, Budget, DropRule, Each, PutRule, Rate, RuleOp},
 };
-use windlass_store::{Reply, Write};
 
 use crate::{Engine, Error};
 
@@ -186,9 +185,6 @@ impl Engine {
     }
 
     async fn change_rule(&self, op: RuleOp) -> Result<Rule, Error> {
-        match self.inner().submit_known(Write::Rule(op)).await? {
-            Reply::Rule(rule) => Ok(rule),
-            _ => unreachable!("a rule is answered by a rule"),
-        }
+        Ok(self.inner().submit_known(op).await?)
     }
 }

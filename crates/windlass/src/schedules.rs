@@ -50,10 +50,10 @@
 use std::{sync::Arc, time::Duration};
 
 use windlass_kernel::{
-    About, JobId, Refusal, Schedule, ScheduleName, ScheduleOp, Timestamp,
+    JobId, Refusal, Schedule, ScheduleName, ScheduleOp, Timestamp,
     schedule::{Action, PreviewSlot, ScheduleSpec, When, preview},
 };
-use windlass_store::{Reply, Scheduled, Write, read::FeedEvent};
+use windlass_store::{Scheduled, read::FeedEvent};
 
 pub use windlass_kernel::schedule::{CatchUp, Overlap};
 
@@ -222,9 +222,9 @@ impl Schedules {
         before: Option<u64>,
         limit: usize,
     ) -> Result<Vec<FeedEvent>, Error> {
-        let about = About::Schedule(ScheduleName::new(name)?);
+        let name = ScheduleName::new(name)?;
         let (store, tenant) = (self.engine.store(), self.engine.tenant_id());
-        Ok(store.notes(tenant, &about, before.unwrap_or(u64::MAX), limit).await?)
+        Ok(store.schedule_history(tenant, &name, before.unwrap_or(u64::MAX), limit).await?)
     }
 
     /// Holds back its slots until it is resumed.
@@ -272,10 +272,6 @@ impl Schedules {
 
     async fn act(&self, name: ScheduleName, action: Action) -> Result<Scheduled, Error> {
         let (tenant, by) = (self.engine.tenant_id().clone(), self.engine.by());
-        let write = Write::Schedule(ScheduleOp { tenant, name, action, by });
-        match self.engine.submit(write).await? {
-            Reply::Scheduled(told) => Ok(*told),
-            _ => unreachable!("an op on a schedule is answered by what it did"),
-        }
+        self.engine.submit(ScheduleOp { tenant, name, action, by }).await
     }
 }

@@ -182,7 +182,7 @@ impl Inner {
     /// The jobs that a write has made. An enqueue says itself what it makes; the others are looked up.
     async fn made(&self, write: &Write, reply: &Reply, sent_twice: bool) -> Vec<Made> {
         match (write, reply) {
-            (Write::Op { tenant, op }, Reply::Answer(answer)) => {
+            (Write::Op { tenant, op }, Reply::Answer(answer, _)) => {
                 let (new, known) = match op {
                     Op::Enqueue(op) => (op.job_id, Some(op)),
                     Op::Requeue(op) => (op.new_job_id, None),

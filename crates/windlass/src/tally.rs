@@ -53,7 +53,7 @@ impl Tally {
     /// Counts what a write did.
     pub(crate) fn count(&self, write: &Write, reply: &Reply) {
         match reply {
-            Reply::Answer(answer) if !answer.recorded => {
+            Reply::Answer(answer, _) if !answer.recorded => {
                 if let Write::Op { op, .. } = write
                     && let Some(count) = self.moved(op, answer.state)
                 {

@@ -19,7 +19,7 @@ use std::{
 
 use tokio::time::{Instant, sleep, sleep_until};
 use windlass_kernel::{Op, Retention, timer};
-use windlass_store::{Error, Listener, Write, read::Due};
+use windlass_store::{Error, Listener, Store, Write, read::Due};
 
 use self::follow_ups::Cancelling;
 use crate::engine::Inner;
@@ -66,6 +66,13 @@ impl Timers {
         Self { engine: Arc::downgrade(engine), config, retention }
     }
 
+    /// The engine and its store, while somebody has them.
+    fn engine(&self) -> Option<(Arc<Inner>, Arc<dyn Store>)> {
+        let engine = self.engine.upgrade()?;
+        let store = engine.own.clone()?;
+        Some((engine, store))
+    }
+
     /// Looks until `shutdown` is ready, or nobody has the engine any more.
     pub(crate) async fn run(self, shutdown: impl Future<Output = ()>) {
         tokio::select! {
@@ -81,15 +88,13 @@ impl Timers {
         let Some(retention) = self.retention else { return std::future::pending().await };
         loop {
             sleep(self.config.prune_every).await;
-            let Some(engine) = self.engine.upgrade() else { return };
-            retention::prune(&engine, retention).await;
+            let Some((_engine, store)) = self.engine() else { return };
+            retention::prune(&*store, retention).await;
         }
     }
 
     async fn look_on(&self) {
-        let Some(mut sooner) = self.engine.upgrade().map(|engine| engine.store.sooner()) else {
-            return;
-        };
+        let Some(mut sooner) = self.engine().map(|(_, store)| store.sooner()) else { return };
         let mut recover_at = Instant::now();
         let mut was_told = false;
         let mut cancelling = Cancelling::default();
@@ -98,18 +103,20 @@ impl Timers {
         loop {
             // What is set from here on is heard of again.
             sooner.mark_heard();
-            let Some(engine) = self.engine.upgrade() else { return };
+            let Some((engine, store)) = self.engine() else { return };
             let now = Instant::now();
             let mut recovering = Ok(false);
             if now >= recover_at {
-                recovering = recovery::recover(&engine, self.config.batch_max).await;
+                recovering = recovery::recover(&engine, &*store, self.config.batch_max).await;
                 recover_at = match recovering {
                     Ok(true) => now,
                     Ok(false) | Err(_) => now + self.config.look_every,
                 };
             }
             let looked = match recovering {
-                Ok(more) => look(&engine, &mut cancelling, self.config.batch_max, more).await,
+                Ok(more) => {
+                    look(&engine, &*store, &mut cancelling, self.config.batch_max, more).await
+                }
                 Err(error) => Err(error),
             };
             // What was told of may have become due before the look, and is then not part of what comes next.
@@ -127,7 +134,7 @@ impl Timers {
                 }
                 Err(error) => engine.condition.not_looked(error.clone()),
             }
-            drop(engine);
+            drop((engine, store));
             let Looked { more, next, next_retry } = match looked {
                 Ok(looked) => looked,
                 // It never comes back; whoever asks how the engine is hears it.
@@ -186,13 +193,14 @@ struct Looked {
 /// Looks once, and does what has to be done. There may be more for another reason.
 async fn look(
     engine: &Inner,
+    store: &dyn Store,
     cancelling: &mut Cancelling,
     max: usize,
     recovering: bool,
 ) -> Result<Looked, Error> {
-    let following = follow_ups::carry_out(engine, cancelling, max).await?;
+    let following = follow_ups::carry_out(engine, store, cancelling, max).await?;
     let asked_at = engine.ids.now();
-    let Due { jobs, schedules, now, next_at, next_retry_at } = engine.store.due(max).await?;
+    let Due { jobs, schedules, now, next_at, next_retry_at } = store.due(max).await?;
     engine.store_clock.hear(asked_at, now, engine.ids.now());
     let more = recovering || following || jobs.len() >= max || schedules.len() >= max;
     let ring = |job: windlass_store::read::DueJob| {

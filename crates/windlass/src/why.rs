@@ -150,7 +150,7 @@ impl Engine {
         if let Some(remote) = &self.inner().remote {
             return remote.why(id).await?.ok_or(Error::NoJob(id));
         }
-        let standing = self.store().standing(&self.scope(), id).await?;
+        let standing = self.own_store()?.standing(&self.scope(), id).await?;
         Ok(Why::of(&standing.ok_or(Error::NoJob(id))?))
     }
 }

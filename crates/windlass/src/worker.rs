@@ -8,21 +8,22 @@
 //! has returned. An execution whose lease is lost is dropped and writes nothing more. A handler that panics fails
 //! its attempt and nothing else.
 
+mod appetite;
 mod builder;
+mod claim;
 mod context;
 mod execute;
 mod executions;
 mod handler;
 mod middleware;
+mod notice;
 mod outcome;
 mod pace;
 mod renew;
 mod report;
 mod run;
-mod signal;
 mod unfit;
 
-pub(crate) use self::executions::Executions;
 pub use self::{
     builder::{Worker, WorkerBuilder},
     context::{Context, Fence, Stop},
@@ -30,6 +31,12 @@ pub use self::{
     middleware::{Middleware, Next},
     outcome::{BoxError, HandlerResult, IntoOutcome, Outcome},
     report::Report,
+};
+pub(crate) use self::{
+    executions::Executions,
+    handler::AnyHandler,
+    outcome::{Park, failure_of, panicked},
+    unfit::unfit,
 };
 
 use std::{future::Future, pin::Pin};

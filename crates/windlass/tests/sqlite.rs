@@ -12,7 +12,7 @@ use windlass_kernel::{
     ops::{Enqueue, NewJob},
 };
 use windlass_store::{
-    Reply, Store, Write,
+    ReadJobs as _, ReadQueues as _, Reply, Write,
     read::Scope,
     sqlite::{Options, Sqlite},
 };
@@ -34,11 +34,11 @@ async fn call(handle: Handle, ids: Ids) -> Vec<JobId> {
     for _ in 0..EACH {
         let id = ids.job_id();
         let reply = handle.submit(enqueue(id)).await.expect("it is accepted");
-        let Reply::Answer(Answer { job_id, state: State::Queued, recorded: false, .. }) = reply
-        else {
+        let Reply::Answer(answer, Some(job)) = &reply else {
             panic!("an enqueue was answered with {reply:?}");
         };
-        assert_eq!(job_id, id);
+        let Answer { job_id, state, recorded, .. } = answer;
+        assert_eq!((*job_id, *state, *recorded, job.id), (id, State::Queued, false, id));
         made.push(id);
     }
     made

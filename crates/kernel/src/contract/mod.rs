@@ -154,7 +154,13 @@ fn failure(event: &Event) -> Option<&Failure> {
         | Fact::Parked { .. }
         | Fact::Woken { .. }
         | Fact::CancelRequested { .. }
-        | Fact::Checkpoint { .. } => None,
+        | Fact::Checkpoint { .. }
+        | Fact::StepBegun { .. }
+        | Fact::StepTryFailed { .. }
+        | Fact::StepFinished { .. }
+        | Fact::StepCommitted { .. }
+        | Fact::Signalled { .. }
+        | Fact::Resolved { .. } => None,
     }
 }
 

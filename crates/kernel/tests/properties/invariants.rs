@@ -249,7 +249,7 @@ fn interruptions_stay_within_their_bound(life: &Life<'_>) -> Held {
     let mut since_progress = 0;
     for event in &life.events {
         match event.fact {
-            Fact::Checkpoint { .. } => since_progress = 0,
+            Fact::Checkpoint { .. } | Fact::StepCommitted { .. } => since_progress = 0,
             Fact::Interrupted { counted: true } => since_progress += 1,
             _ => {}
         }
@@ -468,6 +468,7 @@ fn epoch_of(op: &Op) -> Option<Epoch> {
         Op::Renew(op) => Some(op.epoch),
         Op::Release(op) => Some(op.epoch),
         Op::Settle(op) => Some(op.epoch),
+        Op::Advance(op) => Some(op.epoch),
         Op::Checkpoint(op) => Some(op.epoch),
         Op::Wait(op) => Some(op.epoch),
         _ => None,
@@ -483,7 +484,7 @@ fn an_old_timer_changes_nothing(step: &Step) -> Held {
         Op::Expire(op) => op.version,
         Op::Wake(op) => match op.by {
             WakeBy::Time { version } => version,
-            WakeBy::Signal { .. } | WakeBy::Child { .. } => return Ok(()),
+            WakeBy::Child { .. } => return Ok(()),
         },
         _ => return Ok(()),
     };

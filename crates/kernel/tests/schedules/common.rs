@@ -137,5 +137,7 @@ pub(crate) fn answer(job_id: windlass_kernel::JobId, recorded: bool) -> Answer {
         next_retry_at: None,
         dlq_id: None,
         cancel_requested: false,
+        steps: Vec::new(),
+        delivered: false,
     }
 }

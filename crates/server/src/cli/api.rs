@@ -22,9 +22,9 @@ use windlass_store::{self as store, read::Scope, without_password};
 
 use super::{
     exit,
+    look::terminal::for_people,
     place::{Place, PlaceArgs},
     store::StoreArg,
-    terminal::for_people,
     trouble::Trouble,
 };
 use crate::{

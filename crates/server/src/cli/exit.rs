@@ -2,7 +2,7 @@
 
 use std::{error::Error, process::ExitCode};
 
-use super::terminal;
+use super::look::terminal;
 
 /// It did not go well.
 pub(crate) const FAILED: u8 = 1;

@@ -3,7 +3,10 @@
 use clap::Args;
 use windlass_kernel::Timestamp;
 
-use super::{times, trouble::Trouble, view::View};
+use super::{
+    look::{times, view::View},
+    trouble::Trouble,
+};
 
 /// Which ones.
 #[derive(Args, Default)]

@@ -6,18 +6,21 @@ use std::time::Duration;
 use clap::Args;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use windlass_kernel::State;
 
 use super::{
     Output,
     api::{Api, Document, path},
-    ask,
-    count::grouped,
     filter::FilterArgs,
-    progress,
-    table::{Cell, Room, Table},
-    terminal::print,
+    look::{
+        ask,
+        count::grouped,
+        progress,
+        table::{Cell, Room, Table},
+        terminal::print,
+        view::View,
+    },
     trouble::Trouble,
-    view::View,
 };
 
 /// Which ones, if they are not named.
@@ -100,7 +103,7 @@ struct Code {
 #[derive(Deserialize)]
 struct Operation {
     operation_id: String,
-    state: String,
+    state: State,
     progress: Option<Done>,
 }
 
@@ -190,7 +193,7 @@ async fn follow(api: &Api, begun: Document, count: u64, view: &View) -> Result<D
         let operation: Operation = document.read()?;
         let done = operation.progress.unwrap_or_default();
         bar.set_position((done.done + done.refused).min(count));
-        if super::job::is_end(&operation.state) {
+        if operation.state.is_end() {
             bar.finish_and_clear();
             return Ok(document);
         }
@@ -213,7 +216,7 @@ fn tell(document: &Document, act: &Act<'_>, view: &View) -> Result<(), Trouble> 
         Output::Table => print(&text),
         Output::Json | Output::Jsonl => view.document(document, String::new),
     }
-    if operation.state == "succeeded" {
+    if operation.state == State::Succeeded {
         return Ok(());
     }
     let (id, state) = (&operation.operation_id, &operation.state);

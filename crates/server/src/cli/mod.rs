@@ -1,48 +1,18 @@
 //! The command line: what a person types. Data goes to stdout, all else to stderr.
 
 mod api;
-mod ask;
-mod backup;
-mod bench;
-mod completions;
-mod config;
-mod count;
-mod demo;
-mod dev;
-mod dlq;
-mod doctor;
+mod commands;
 mod exit;
-mod explain;
 mod filter;
-mod help;
-mod job;
-mod json;
-mod keys;
+mod look;
 mod many;
-mod migrate;
 mod next;
-mod output;
 mod place;
-mod progress;
-mod prose;
-mod queue;
 mod reload;
-mod replay;
-mod restore;
-mod schedule;
-mod screen;
-mod serve;
 mod serving;
 mod store;
-mod table;
-mod terminal;
-mod times;
-mod token;
-mod top;
 mod trouble;
 mod variables;
-mod view;
-mod worker;
 
 use std::process::ExitCode;
 
@@ -52,8 +22,15 @@ use clap::{
 };
 
 use self::{
+    commands::{
+        backup, bench, completions, config, demo, dev, dlq, doctor, explain, job, migrate, queue,
+        replay, restore, schedule, serve, token, top, worker,
+    },
+    look::{
+        help,
+        view::{View, ViewArgs},
+    },
     trouble::Trouble,
-    view::{View, ViewArgs},
 };
 
 /// Windlass runs background work so that nothing accepted is lost.

@@ -5,7 +5,7 @@
 
 use clap::CommandFactory as _;
 
-use super::{Cli, explain};
+use super::{Cli, commands::explain};
 
 /// What is known about the call that was refused.
 #[derive(Clone, Copy, Default)]
@@ -67,6 +67,11 @@ pub(crate) fn lines(code: &str, about: About<'_>) -> Vec<String> {
         | "IDEMPOTENCY_CONFLICT"
         | "CANCEL_REQUESTED"
         | "CLAIM_ALONE"
+        | "STEP_RECORDED"
+        | "STEP_NOT_BEGUN"
+        | "BARRIER"
+        | "HISTORY_LIMIT"
+        | "SIGNAL_CONFLICT"
         | "TRANSIENT_ERROR" => told(show()),
         "NOT_DUE" => vec![format!("Make it due now: windlass job retry {job}")],
         "INVALID_INPUT" | "MALFORMED_REQUEST" | "HEAD_TOO_LARGE" => {
@@ -85,6 +90,9 @@ pub(crate) fn lines(code: &str, about: About<'_>) -> Vec<String> {
             "Or revoke it all the same: windlass token revoke TOKEN --force".to_owned(),
         ],
         "NOT_WAITING_FOR" => vec![format!("See what it waits for: windlass job why {job}")],
+        // Such a job is parked: it waits for a person.
+        "NONDETERMINISTIC" => told(format!("See what it waits for: windlass job why {job}")),
+        "EFFECT_UNKNOWN" => told(format!("See which step it is: windlass dlq show {letter}")),
         "DRAINING" => vec![
             "Name another queue, or take things in again: windlass queue resume QUEUE".to_owned(),
             "See every rule: windlass queue rules".to_owned(),
@@ -100,6 +108,14 @@ pub(crate) fn lines(code: &str, about: About<'_>) -> Vec<String> {
         | "DEADLINE_EXCEEDED"
         | "INTERRUPTED_TOO_OFTEN"
         | "GIVEN_UP"
+        | "STEP_TIMEOUT"
+        | "STEP_FAILED"
+        | "STEP_NESTED"
+        | "STEP_UNFIT"
+        | "WAIT_TIMED_OUT"
+        | "CHILD_FAILED"
+        | "CHILD_CANCELLED"
+        | "LEDGER_FULL"
         | "HTTP_UNREACHABLE"
         | "HTTP_TIMEOUT"
         | "HTTP_UNAVAILABLE"

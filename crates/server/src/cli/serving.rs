@@ -12,7 +12,7 @@ use tokio::{
 };
 use windlass::{Config, Engine, Error};
 use windlass_kernel::own_names::OWN_PREFIX;
-use windlass_store::Store;
+use windlass_store::Client;
 
 use super::{exit, trouble::Trouble};
 use crate::{
@@ -131,7 +131,7 @@ async fn end_with_the_store(engine: Engine, stop: watch::Sender<bool>) {
 
 /// Closes the store, in this order: whoever still has it lets go, and then what it keeps beside its file is folded into it.
 /// A copy of that file alone has everything then. Who is too slow is not waited for: the next start folds it.
-async fn close(store: Arc<dyn Store>, most: Duration) {
+async fn close(store: Arc<dyn Client>, most: Duration) {
     let closing = async move {
         while Arc::strong_count(&store) > 1 {
             tokio::time::sleep(Duration::from_millis(5)).await;

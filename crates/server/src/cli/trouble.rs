@@ -8,9 +8,9 @@ use serde_json::json;
 
 use super::{
     Output, exit,
+    look::terminal::{self, for_people},
     next::{self, About},
     store,
-    terminal::{self, for_people},
 };
 
 /// Why a command did not do what it was asked to.

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, fs};
 
 use clap::{Command, CommandFactory as _};
 
-use super::{Cli, typed, view::View};
+use super::{Cli, look::view::View, typed};
 use crate::config::{Variables, variables};
 
 /// What else there is: the log, what a program is told that runs for a job, and what our tests and scripts look at.

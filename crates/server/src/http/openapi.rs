@@ -5,12 +5,15 @@ use std::fmt::Write as _;
 use axum::http::StatusCode;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
+use windlass::wire::ProblemDocument;
 use windlass_kernel::{Failure, Refusal, refusal::CodeInfo};
 
 use super::{
-    caller::Access,
-    problem::{self, Problem, ProblemDocument},
-    route::{Answer, Call, Route},
+    core::{
+        caller::Access,
+        problem::{self, Problem},
+        route::{Answer, Call, Route},
+    },
     routes::ROUTES,
 };
 

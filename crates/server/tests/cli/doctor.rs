@@ -119,7 +119,7 @@ fn an_old_schema_is_found_and_left_as_it_is() {
         let shell = Shell::new();
         golden(&shell, version);
         let before = fs::read(shell.folder().join("windlass.db")).unwrap();
-        let expected = format!("it is at step {version} of 9");
+        let expected = format!("it is at step {version} of 10");
         check(&shell, "", ("schema", "note", &expected));
         assert_eq!(fs::read(shell.folder().join("windlass.db")).unwrap(), before);
     }
@@ -129,7 +129,7 @@ fn an_old_schema_is_found_and_left_as_it_is() {
 fn a_newer_schema_is_found() {
     let shell = shell();
     sql(&shell, "PRAGMA user_version = 99");
-    check(&shell, "", ("schema", "bad", "it is at step 99, and this program knows 9"));
+    check(&shell, "", ("schema", "bad", "it is at step 99, and this program knows 10"));
 }
 
 #[test]
@@ -273,14 +273,14 @@ fn faults_of_a_store_on_postgresql_are_found() {
     let lacks = "it lacks table marks, type new_job, index jobs_timer";
     check(&shell, &store("doctor"), ("schema", "bad", lacks));
     psql("UPDATE doctor.meta SET value = '5' WHERE name = 'schema'");
-    check(&shell, &store("doctor"), ("schema", "note", "it is at step 5 of 10"));
+    check(&shell, &store("doctor"), ("schema", "note", "it is at step 5 of 11"));
     psql("UPDATE doctor.meta SET value = '99' WHERE name = 'schema'");
     check(&shell, &store("doctor"), ("schema", "note", "and can serve it"));
     psql("UPDATE doctor.meta SET value = '99' WHERE name = 'schema_served_by'");
     check(
         &shell,
         &store("doctor"),
-        ("schema", "bad", "it is at step 99, and this program knows 10"),
+        ("schema", "bad", "it is at step 99, and this program knows 11"),
     );
     shell.quiet(&format!("windlass token list {}", store("doctor2")));
     psql("INSERT INTO doctor2.feed SELECT 1, 1, 1, now() + '1 hour'");

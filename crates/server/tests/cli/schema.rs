@@ -22,6 +22,7 @@ const READS: &[(&str, &str)] = &[
     ("job watch JOB", "/api/v1/jobs/{id}"),
     ("job events JOB", "/api/v1/jobs/{id}/events"),
     ("job verify JOB", "/api/v1/jobs/{id}/verify"),
+    ("job steps JOB", "/api/v1/jobs/{id}/steps"),
     ("job why WAITING", "/api/v1/jobs/{id}/why"),
     ("dlq list", "/api/v1/dlq"),
     ("dlq list --state open", "/api/v1/dlq"),
@@ -41,6 +42,7 @@ const READS: &[(&str, &str)] = &[
 /// A command that acts, and the route whose answer it prints.
 const ACTS: &[(&str, &str, &str)] = &[
     ("job add mail null", "post", "/api/v1/jobs"),
+    ("job signal WAITING paid 7", "post", "/api/v1/jobs/{id}/signals"),
     ("job cancel WAITING", "post", "/api/v1/jobs/{id}/cancel"),
     ("job retry WAITING", "post", "/api/v1/jobs/{id}/retry"),
     ("job cancel --kind nothing", "post", "/api/v1/operations/preview"),

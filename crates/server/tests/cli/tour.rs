@@ -167,11 +167,36 @@ fn jobs(shell: &mut Shell, server: &Server) {
     let other = server.enqueue(&json!({"kind": "report", "queue": "office"}));
     shell.run(&format!("windlass job cancel {other} --reason 'nobody reads it'"));
     shell.run(&format!("windlass job retry {other}"));
+    let durable = server.enqueue(&json!({"kind": "order", "queue": "durable"}));
+    ask_a_person(server, &durable);
+    shell.run(&format!("windlass job steps {durable}"));
+    shell.run(&format!("windlass job signal {durable} approved '{{\"by\": \"ann\"}}'"));
+    shell.run(&format!("windlass job signal {durable} approved '{{\"by\": \"ann\"}}'"));
+    let stated = "--step charge --happened '{\"id\": 7}' --reason 'the bank says so'";
+    shell.run(&format!("windlass job resume {durable} {stated}"));
     thread::scope(|scope| {
         scope.spawn(|| take(server, "sums").succeed(server, &json!({"sum": 7})));
         shell.run("windlass job add report --queue sums --wait=20s");
     });
     shell.run("windlass job list");
+}
+
+/// A durable job with a step on record and one of which nobody knows what became.
+fn ask_a_person(server: &Server, job: &str) {
+    let held = take(server, "durable");
+    let call = |path: &str, body: &serde_json::Value| {
+        let (status, answer) =
+            server.call("POST", &format!("/api/v1/jobs/{job}/{path}"), Some(body));
+        assert_eq!(status, 200, "{answer}");
+    };
+    let epoch = held.epoch;
+    let next = json!({"step_key": "charge", "mode": "once", "call_id": 1});
+    let price =
+        json!({"step_key": "price", "mode": "pure", "output": 12, "epoch": epoch, "begin": next});
+    call("steps/commit", &price);
+    let operator =
+        json!({"code": "EFFECT_UNKNOWN", "message": "was it charged?", "step_key": "charge"});
+    call("waits", &json!({"epoch": epoch, "operator": operator}));
 }
 
 fn letters(shell: &mut Shell, server: &Server) {

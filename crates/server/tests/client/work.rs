@@ -19,7 +19,7 @@ use windlass::{
     why::Reason,
 };
 use windlass_kernel::job::Wakeup;
-use windlass_store::read::{Cursor, JobFilter, Scope};
+use windlass_store::read::{JobFilter, PageFrom, Scope};
 
 use crate::{
     on_both_stores,
@@ -332,7 +332,7 @@ async fn rules_schedules_and_lists_are_the_same(store: Store) {
     let page = |states: Vec<State>| {
         let filter = JobFilter { states, ..JobFilter::of(Scope::Every) };
         let filter = JobFilter { tag: Some("slow".parse().unwrap()), ..filter };
-        engine.store().jobs(filter, Cursor { from: None, limit: 10 })
+        engine.store().jobs(filter, PageFrom { from: None, limit: 10 })
     };
     assert_eq!(page(vec![State::Queued]).await.unwrap().items[0].id, made.id);
     assert!(page(vec![State::Failed, State::Running]).await.unwrap().items.is_empty());

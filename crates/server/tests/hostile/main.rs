@@ -2,6 +2,7 @@
 //! goes on almost as if it were alone, and the server's memory stays below its stated bound.
 //!
 //! The sizes are small here. With `WINDLASS_DEEP` they are those of a real attack, and the quiet tenant may wait for less.
+//! `WINDLASS_ATTACK` names one of them, which is tried alone.
 
 #![cfg(target_os = "linux")]
 
@@ -53,7 +54,11 @@ async fn all_attacks(store: Store) {
     let alone = quiet.p99(quiet_for()).await;
     let allowed = noise().max(alone * 5);
     let mut failed = Vec::new();
+    let only = std::env::var("WINDLASS_ATTACK").ok();
     for Attack { name, run } in ATTACKS {
+        if only.as_ref().is_some_and(|only| only != name) {
+            continue;
+        }
         let hostile = Hostile::new(&server, &tokens, is_deep());
         let attack = run(hostile);
         let (waited, largest) = tokio::select! {

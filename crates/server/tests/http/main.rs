@@ -15,9 +15,10 @@ mod ends;
 mod feed;
 mod holders;
 mod jobs;
-#[path = "../../src/cli/json.rs"]
+#[path = "../../src/cli/look/json.rs"]
 mod json;
 mod kill;
+mod ledger;
 mod letters;
 mod many_queues;
 #[cfg(target_os = "linux")]

@@ -18,7 +18,8 @@ on_both_stores!(
 );
 
 /// What callers fill as they like.
-const FREE: [&str; 5] = ["payload", "progress", "result", "remaining", "stats"];
+const FREE: [&str; 8] =
+    ["payload", "progress", "result", "remaining", "stats", "input", "output", "state"];
 
 /// A way down a body: names of fields, and `[]` for the entries of a list.
 type Place = Vec<String>;

@@ -7,7 +7,7 @@ use super::{line, note};
 
 /// Does a line tell what a person did, as far as the line alone can say?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum ActKind {
     /// It does.
     Act,
     /// It tells that a person made a job. If that runs a task again, it is an act.
@@ -15,12 +15,13 @@ pub(crate) enum Told {
 }
 
 /// What people do to jobs, in the words of events. This list is the checker's own.
-const ACTS: [Cause; 5] = [
+const ACTS: [Cause; 6] = [
     Cause::CancelRequested,
     Cause::CancelCommand,
     Cause::RetryNow,
     Cause::RunNow,
     Cause::OperatorGaveUp,
+    Cause::StepResolved,
 ];
 
 /// What a note says of who did what.
@@ -33,7 +34,7 @@ struct Note {
 }
 
 /// Reads a line, if a person may have a part in it.
-pub(super) fn read(text: &str) -> Option<Told> {
+pub(super) fn read(text: &str) -> Option<ActKind> {
     if !text.contains("\"user:") {
         return None;
     }
@@ -44,11 +45,11 @@ pub(super) fn read(text: &str) -> Option<Told> {
             "skipped" | "ended" => false,
             _ => true,
         };
-        return (is_act && matches!(note.actor, Actor::User(_))).then_some(Told::Act);
+        return (is_act && matches!(note.actor, Actor::User(_))).then_some(ActKind::Act);
     }
     let (cause, is_creation) = line::cause_of_person(text)?;
     if is_creation {
-        return Some(Told::MayBeAct);
+        return Some(ActKind::MayBeAct);
     }
-    ACTS.contains(&cause).then_some(Told::Act)
+    ACTS.contains(&cause).then_some(ActKind::Act)
 }

@@ -3,7 +3,7 @@
 use windlass_kernel::{Event, Fact, JobId, Timestamp};
 
 use super::{
-    Report, Rule, line,
+    Invariant, Report, line,
     moves::{ENDS, LEASED, is_legal},
     retry,
     values::{JobRow, Line},
@@ -18,7 +18,7 @@ pub(super) fn read(row: &JobRow, lines: &[Line], report: &mut Report) -> Option<
     if spoken != row.log_ids {
         let (points, spoken) = only_in(&row.log_ids, &spoken);
         let sentence = format!("points to log rows {points}, while {spoken} speak of it");
-        report.add_job(Rule::LogPointers, id, sentence, lines, None);
+        report.add_job(Invariant::LogPointers, id, sentence, lines, None);
         return None;
     }
     let mut events = Vec::with_capacity(lines.len());
@@ -27,25 +27,25 @@ pub(super) fn read(row: &JobRow, lines: &[Line], report: &mut Report) -> Option<
             Ok(told) => told,
             Err(why) => {
                 let sentence = format!("has a line that cannot be read: {why}");
-                report.add_job(Rule::Readable, id, sentence, lines, Some(place));
+                report.add_job(Invariant::Readable, id, sentence, lines, Some(place));
                 return None;
             }
         };
         let (number, expected) = (told.event.number, place as u64 + 1);
         if number != expected {
             let sentence = format!("has event {number} where {expected} should be");
-            report.add_job(Rule::Numbers, id, sentence, lines, Some(place));
+            report.add_job(Invariant::Numbers, id, sentence, lines, Some(place));
             return None;
         }
         if place == 0 && told.created != Some(spec_digest(&row.job.spec)) {
             let sentence = "does not begin with the creation of what its row asks for";
-            report.add_job(Rule::Creation, id, sentence, lines, Some(place));
+            report.add_job(Invariant::Creation, id, sentence, lines, Some(place));
             return None;
         }
         events.push(told.event);
     }
     if events.is_empty() {
-        report.add_job(Rule::Numbers, id, "has no event", lines, None);
+        report.add_job(Invariant::Numbers, id, "has no event", lines, None);
         return None;
     }
     Some(events)
@@ -86,14 +86,14 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn add(&mut self, rule: Rule, sentence: impl Into<String>) {
+    fn add(&mut self, rule: Invariant, sentence: impl Into<String>) {
         self.report.add_job(rule, self.id, sentence, self.lines, Some(self.place));
     }
 
     fn chain(&mut self) {
         let add = |chain, line: &Line| extend(chain, line.at, &line.text);
         if self.lines.iter().fold(NO_CHAIN, add) != self.row.chain {
-            self.add(Rule::Chain, "has lines that are not those its chain was made of");
+            self.add(Invariant::Chain, "has lines that are not those its chain was made of");
         }
     }
 
@@ -101,34 +101,34 @@ impl Walk<'_> {
         let (told, owner) = (&self.lines[self.place].tenant, &self.row.job.spec.tenant);
         if told != owner.as_str() {
             let sentence = format!("belongs to {owner} and is spoken of in the log of {told}");
-            self.add(Rule::Tenant, sentence);
+            self.add(Invariant::Tenant, sentence);
         }
     }
 
     fn first(&mut self, event: &Event) {
         if event.from.is_some() || !is_legal(None, event.cause, event.to) {
             let sentence = format!("is created in {} by {}", event.to, event.cause);
-            self.add(Rule::Creation, sentence);
+            self.add(Invariant::Creation, sentence);
         }
         let spec = &self.row.job.spec;
         if event.at != spec.created_at {
-            self.add(Rule::Creation, format!("says it was created at {}", spec.created_at));
+            self.add(Invariant::Creation, format!("says it was created at {}", spec.created_at));
         }
         let first_of_own = spec.task_given || event.attempt == 1;
         if !matches!(event.fact, Fact::Created { attempt, .. } if attempt == event.attempt)
             || event.attempt < 1
             || !first_of_own
         {
-            self.add(Rule::Attempts, format!("begins with attempt {}", event.attempt));
+            self.add(Invariant::Attempts, format!("begins with attempt {}", event.attempt));
         }
         if event.epoch.get() != 0 || event.retry_count != 0 {
-            self.add(Rule::EpochGrows, "has an epoch or a retry from the start");
+            self.add(Invariant::EpochGrows, "has an epoch or a retry from the start");
         }
     }
 
     fn next(&mut self, before: &Event, event: &Event) {
         if ENDS.contains(&before.to) {
-            self.add(Rule::OneEnd, format!("goes on after its end, {}", before.to));
+            self.add(Invariant::OneEnd, format!("goes on after its end, {}", before.to));
             return;
         }
         self.step(before, event);
@@ -136,7 +136,7 @@ impl Walk<'_> {
         self.attempt(before, event);
         self.retry(before, event);
         if event.at < before.at {
-            self.add(Rule::Time, format!("has event {} before the one before", event.number));
+            self.add(Invariant::Time, format!("has event {} before the one before", event.number));
         }
     }
 
@@ -145,13 +145,13 @@ impl Walk<'_> {
         if *from != Some(before.to) {
             let from = from.map_or("nothing", |state| state.as_str());
             let sentence = format!("leaves {from} when it is in {}", before.to);
-            self.add(Rule::Moves, sentence);
+            self.add(Invariant::Moves, sentence);
         } else if !is_legal(*from, *cause, *to) {
-            self.add(Rule::Moves, format!("goes from {} to {to} by {cause}", before.to));
+            self.add(Invariant::Moves, format!("goes from {} to {to} by {cause}", before.to));
         } else if event.started != self.started {
             let sentence =
                 format!("says in event {} whether it had started, wrongly", event.number);
-            self.add(Rule::Moves, sentence);
+            self.add(Invariant::Moves, sentence);
         }
     }
 
@@ -165,12 +165,15 @@ impl Walk<'_> {
         if claim.is_some() || grants {
             if claim != Some(now) || now <= last {
                 let sentence = format!("is claimed under epoch {now} after epoch {last}");
-                self.add(Rule::EpochGrows, sentence);
+                self.add(Invariant::EpochGrows, sentence);
             }
         } else if now < last {
-            self.add(Rule::Fenced, format!("is written under epoch {now} when {last} is granted"));
+            self.add(
+                Invariant::Fenced,
+                format!("is written under epoch {now} when {last} is granted"),
+            );
         } else if now > last {
-            self.add(Rule::EpochGrows, format!("gets epoch {now} without a claim"));
+            self.add(Invariant::EpochGrows, format!("gets epoch {now} without a claim"));
         }
     }
 
@@ -179,7 +182,7 @@ impl Walk<'_> {
         if event.attempt != before.attempt + risen {
             let (last, now) = (before.attempt, event.attempt);
             let sentence = format!("is in attempt {now} after {last} by {}", event.cause);
-            self.add(Rule::Attempts, sentence);
+            self.add(Invariant::Attempts, sentence);
         }
     }
 
@@ -193,11 +196,11 @@ impl Walk<'_> {
         if used != before.retry_count + u32::from(retry.is_some()) || used > spec.max_retries {
             let (last, most) = (before.retry_count, spec.max_retries);
             let sentence = format!("has used {used} of {most} retries after {last}");
-            self.add(Rule::Retries, sentence);
+            self.add(Invariant::Retries, sentence);
         }
         let enters = event.to.as_str() == "retry_scheduled" && before.to != event.to;
         if enters != retry.is_some() {
-            self.add(Rule::RetryDelay, "is to be retried at no time");
+            self.add(Invariant::RetryDelay, "is to be retried at no time");
         }
         let Some((failure, next)) = retry else { return };
         let (least, most) = retry::delay_us(&spec.retry, used, failure);
@@ -205,7 +208,7 @@ impl Walk<'_> {
         if next != Timestamp::MAX && (delay < least || delay > most) {
             let sentence =
                 format!("waits {delay} us for retry {used}, not between {least} and {most}");
-            self.add(Rule::RetryDelay, sentence);
+            self.add(Invariant::RetryDelay, sentence);
         }
     }
 
@@ -219,7 +222,7 @@ impl Walk<'_> {
             Some("dlq_recorded") => "failed",
             Some("failed") => {
                 if place == 0 || word(place - 1) != Some("dlq_recorded") {
-                    self.add(Rule::DeadLetterPath, "failed without a recorded letter");
+                    self.add(Invariant::DeadLetterPath, "failed without a recorded letter");
                 }
                 return;
             }
@@ -227,7 +230,7 @@ impl Walk<'_> {
         };
         if word(place + 1) != Some(next) || row(place + 1) != row(place) {
             let here = events[place].to;
-            self.add(Rule::DeadLetterPath, format!("does not go on to {next} with {here}"));
+            self.add(Invariant::DeadLetterPath, format!("does not go on to {next} with {here}"));
         }
     }
 }

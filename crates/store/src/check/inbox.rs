@@ -4,13 +4,13 @@ use serde::Deserialize;
 use windlass_kernel::JobId;
 
 use super::{
-    Report, Rule,
+    Invariant, Report,
     values::{InboxPair, InboxRow, Line},
 };
 
 /// What a line tells of an enqueue that made no job: a second reader, as for lines about jobs.
 #[derive(Deserialize)]
-struct Told {
+struct InboxLine {
     inbox: String,
     job_id: JobId,
     existing: Option<JobId>,
@@ -29,20 +29,22 @@ pub(crate) fn check(pair: &InboxPair, report: &mut Report) {
     match (&pair.row, &pair.line) {
         (None, None) => {}
         (None, Some(_)) => {
-            report
-                .add(Rule::InboxTold, format!("event {event} tells of a result that is not there"));
+            report.add(
+                Invariant::InboxTold,
+                format!("event {event} tells of a result that is not there"),
+            );
         }
         (Some(row), None) => {
             let sentence =
                 format!("was given out and made no job, which event {event} does not tell");
-            report.add_job(Rule::InboxTold, row.job_id, sentence, &[], None);
+            report.add_job(Invariant::InboxTold, row.job_id, sentence, &[], None);
         }
         (Some(row), Some(line)) => compare(row, line, report),
     }
     let kept = pair.row.as_ref().filter(|row| row.outcome != "hit" && !row.is_kept);
     if let Some(row) = kept {
         let sentence = format!("was {}, and what it asked for is lost", row.outcome);
-        report.add_job(Rule::InboxTold, row.job_id, sentence, &[], None);
+        report.add_job(Invariant::InboxTold, row.job_id, sentence, &[], None);
     }
 }
 
@@ -50,15 +52,15 @@ fn compare(row: &InboxRow, line: &Line, report: &mut Report) {
     let mut add = |rule, sentence: String| {
         report.add_job(rule, row.job_id, sentence, std::slice::from_ref(line), None);
     };
-    let told: Told = match serde_json::from_str(&line.text) {
+    let told: InboxLine = match serde_json::from_str(&line.text) {
         Ok(told) => told,
         Err(error) => {
-            return add(Rule::Readable, format!("is told in a line that is none: {error}"));
+            return add(Invariant::Readable, format!("is told in a line that is none: {error}"));
         }
     };
     if line.tenant != row.tenant {
         let sentence = format!("belongs to {} and is told to {}", row.tenant, line.tenant);
-        add(Rule::Tenant, sentence);
+        add(Invariant::Tenant, sentence);
     }
     let alike = told.inbox == row.outcome
         && told.job_id == row.job_id
@@ -66,11 +68,14 @@ fn compare(row: &InboxRow, line: &Line, report: &mut Report) {
         && (&told.code, &told.why) == (&row.code, &row.why)
         && line.at == row.at;
     if !alike {
-        add(Rule::InboxTold, format!("was {}, and its event says something else", row.outcome));
+        add(
+            Invariant::InboxTold,
+            format!("was {}, and its event says something else", row.outcome),
+        );
     }
     if (row.outcome == "hit") != row.code.is_none()
         || row.outcome != "refused" && row.existing.is_none()
     {
-        add(Rule::InboxTold, format!("was {} without a reason or without a job", row.outcome));
+        add(Invariant::InboxTold, format!("was {} without a reason or without a job", row.outcome));
     }
 }

@@ -3,7 +3,7 @@
 use windlass_kernel::{DlqId, Event, Job, Payload, State, fold, job::Origin};
 
 use super::{
-    Report, Rule, history, reach,
+    Invariant, Report, history, reach,
     values::{JobRow, Line, Places, Run},
 };
 
@@ -24,10 +24,10 @@ pub(crate) fn check(
     let (version, last) = (row.job.version, lines.len() as u64);
     let mut add = |rule, sentence: String| report.add_job(rule, row.job.id, sentence, lines, None);
     if events.is_some() && version != last {
-        add(Rule::Version, format!("has version {version} and {last} events"));
+        add(Invariant::Version, format!("has version {version} and {last} events"));
     }
     if !row.parent_knows {
-        add(Rule::Owner, "has a parent and is not noted as its child".to_owned());
+        add(Invariant::Owner, "has a parent and is not noted as its child".to_owned());
     }
     letter(row, &mut add);
     payload(row, &mut add);
@@ -37,7 +37,7 @@ pub(crate) fn check(
         let wrong = unlike_fold(&row.job, events);
         if !wrong.is_empty() {
             let sentence = format!("is not what its events make of it: {}", wrong.join(", "));
-            report.add_job(Rule::Fold, row.job.id, sentence, lines, None);
+            report.add_job(Invariant::Fold, row.job.id, sentence, lines, None);
         }
     }
     row.job.spec.task_given.then(|| run(row, events.as_deref().unwrap_or_default()))
@@ -59,27 +59,30 @@ fn unlike_fold(row: &Job, events: &[Event]) -> Vec<&'static str> {
     fields.into_iter().filter(|(_, unlike)| *unlike).map(|(field, _)| field).collect()
 }
 
-fn letter(row: &JobRow, add: &mut impl FnMut(Rule, String)) {
+fn letter(row: &JobRow, add: &mut impl FnMut(Invariant, String)) {
     let failed = u64::from(row.job.state == State::Failed);
     if row.letters != failed {
         let state = row.job.state;
-        add(Rule::OneLetter, format!("is {state} and has {} dead letters", row.letters));
+        add(Invariant::OneLetter, format!("is {state} and has {} dead letters", row.letters));
     } else if row.dlq_id.map(DlqId::as_u128) != (failed == 1).then(|| row.job.id.as_u128()) {
-        add(Rule::OneLetter, format!("is {} and names the letter {:?}", row.job.state, row.dlq_id));
+        add(
+            Invariant::OneLetter,
+            format!("is {} and names the letter {:?}", row.job.state, row.dlq_id),
+        );
     }
     let Origin::Requeued(letter) = row.job.spec.origin else { return };
     match &row.came_from {
         Some(from) if from.tenant != row.job.spec.tenant.as_str() => {
-            add(Rule::Tenant, format!("took over {letter}, which belongs to {}", from.tenant));
+            add(Invariant::Tenant, format!("took over {letter}, which belongs to {}", from.tenant));
         }
         Some(from) if from.requeued_as == Some(row.job.id) => {}
-        Some(_) => add(Rule::Requeued, format!("took over {letter}, which names another")),
+        Some(_) => add(Invariant::Requeued, format!("took over {letter}, which names another")),
         None if row.origin_forgotten => {}
-        None => add(Rule::Requeued, format!("took over {letter}, which is not there")),
+        None => add(Invariant::Requeued, format!("took over {letter}, which is not there")),
     }
 }
 
-fn payload(row: &JobRow, add: &mut impl FnMut(Rule, String)) {
+fn payload(row: &JobRow, add: &mut impl FnMut(Invariant, String)) {
     let digest = |text: &Option<String>| {
         let text = text.as_deref()?;
         Payload::parse(text, usize::MAX).ok().map(|payload| payload.digest())
@@ -92,7 +95,7 @@ fn payload(row: &JobRow, add: &mut impl FnMut(Rule, String)) {
     ];
     for (name, found, expected) in parts {
         if found != expected {
-            add(Rule::Payload, format!("has another {name} than its digest says"));
+            add(Invariant::Payload, format!("has another {name} than its digest says"));
         }
     }
 }

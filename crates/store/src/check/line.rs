@@ -29,7 +29,7 @@ struct Created {
 }
 
 /// An event, and for a creation the digest of what was asked for.
-pub(super) struct Told {
+pub(super) struct EventLine {
     pub(super) event: Event,
     pub(super) created: Option<Digest>,
 }
@@ -51,7 +51,7 @@ pub(super) fn cause_of_person(text: &str) -> Option<(Cause, bool)> {
 }
 
 /// Reads a line whole. The spec of its job stands in the job's row.
-pub(super) fn read(line: &Line, spec: &Arc<Spec>) -> Result<Told, String> {
+pub(super) fn read(line: &Line, spec: &Arc<Spec>) -> Result<EventLine, String> {
     let parts: Parts<'_> = serde_json::from_str(&line.text).map_err(|error| error.to_string())?;
     let (id, number, cause, from, to, attempt, retry_count, epoch, started, actor, trace_id, fact) =
         parts;
@@ -81,5 +81,5 @@ pub(super) fn read(line: &Line, spec: &Arc<Spec>) -> Result<Told, String> {
         trace_id,
         fact,
     };
-    Ok(Told { event, created })
+    Ok(EventLine { event, created })
 }

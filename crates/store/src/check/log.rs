@@ -3,7 +3,7 @@
 use windlass_kernel::Timestamp;
 
 use super::{
-    Report, Rule, act, inbox, line, note,
+    Invariant, Report, act, inbox, line, note,
     values::{LogRow, Spoken},
 };
 
@@ -32,10 +32,10 @@ impl LogCheck {
         let was_taken = row.id > expected && row.id <= self.whole_from;
         if row.id != expected && !was_taken {
             let sentence = format!("log row {} follows where {expected} should be", row.id);
-            report.add(Rule::LogContiguous, sentence);
+            report.add(Invariant::LogContiguous, sentence);
         }
         if !self.many_writers && self.last_at.is_some_and(|last| row.at < last) {
-            report.add(Rule::Time, format!("log row {} is older than the one before", row.id));
+            report.add(Invariant::Time, format!("log row {} is older than the one before", row.id));
         }
         let next_id = row.id.saturating_add_signed(row.count.max(0));
         self.next_id = Some(next_id);
@@ -43,14 +43,14 @@ impl LogCheck {
         let lines = match crate::log::lines(row.events) {
             Ok(lines) => lines,
             Err(error) => {
-                report.add(Rule::Readable, format!("log row {}: {error}", row.id));
+                report.add(Invariant::Readable, format!("log row {}: {error}", row.id));
                 return spoken;
             }
         };
         if i64::try_from(lines.len()) != Ok(row.count) {
             let sentence =
                 format!("log row {} counts {} lines and has {}", row.id, row.count, lines.len());
-            report.add(Rule::LogContiguous, sentence);
+            report.add(Invariant::LogContiguous, sentence);
         }
         let may_miss_lines = next_id <= self.whole_from;
         let lines = lines.into_iter().map(serde_json::value::RawValue::get);
@@ -59,6 +59,12 @@ impl LogCheck {
                 continue;
             }
             report.events += 1;
+            // The row's number is as large as a column takes: what comes after it cannot be looked for.
+            if i64::try_from(number).is_err() {
+                let sentence = format!("log row {} has an event of number {number}", row.id);
+                report.add(Invariant::Readable, sentence);
+                continue;
+            }
             spoken.acts.extend(act::read(text).map(|told| (number, told)));
             match line::job_of(text) {
                 Some(job) => spoken.of_jobs.push((job, text)),
@@ -66,7 +72,7 @@ impl LogCheck {
                 None if note::is_line(text) => spoken.notes.push((number, text)),
                 None => {
                     let sentence = format!("log row {} speaks of no job: {text}", row.id);
-                    report.add(Rule::Readable, sentence);
+                    report.add(Invariant::Readable, sentence);
                 }
             }
         }
@@ -79,7 +85,7 @@ impl LogCheck {
         if next < self.whole_from {
             let sentence =
                 format!("the log ends before {next}, and {} was the next", self.whole_from);
-            report.add(Rule::LogContiguous, sentence);
+            report.add(Invariant::LogContiguous, sentence);
         }
     }
 }

@@ -15,6 +15,7 @@
 mod act;
 mod history;
 mod inbox;
+mod invariant;
 mod job;
 mod letter;
 mod line;
@@ -25,20 +26,19 @@ mod reach;
 mod report;
 mod retention;
 mod retry;
-mod rule;
 mod task;
 pub(crate) mod values;
 mod verify;
 
-pub(crate) use act::Told as ToldAct;
+pub(crate) use act::ActKind;
 pub(crate) use inbox::check as check_inbox;
+pub use invariant::Invariant;
 pub(crate) use job::check as check_job;
 pub(crate) use letter::check as check_letter;
 pub(crate) use log::LogCheck;
 pub(crate) use note::read as read_note;
 pub use report::{Report, Violation};
 pub(crate) use retention::{check_gone, check_left};
-pub use rule::Rule;
 pub(crate) use task::{KeyCheck, RunCheck};
 #[cfg(feature = "postgres")]
 pub(crate) use verify::in_order;

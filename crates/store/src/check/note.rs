@@ -3,11 +3,11 @@
 use serde::Deserialize;
 use windlass_kernel::Actor;
 
-use super::{Report, Rule};
+use super::{Invariant, Report};
 
 /// What a note says: a second reader, as for lines about jobs.
 #[derive(Deserialize)]
-pub(crate) struct Told {
+pub(crate) struct NoteLine {
     pub(crate) about: String,
     pub(crate) name: String,
     #[serde(rename = "what")]
@@ -22,10 +22,13 @@ pub(super) fn is_line(text: &str) -> bool {
 }
 
 /// Reads a note.
-pub(crate) fn read(event: u64, text: &str, report: &mut Report) -> Option<Told> {
+pub(crate) fn read(event: u64, text: &str, report: &mut Report) -> Option<NoteLine> {
     let told = serde_json::from_str(text);
     if let Err(error) = &told {
-        report.add(Rule::Readable, format!("event {event} is a note that cannot be read: {error}"));
+        report.add(
+            Invariant::Readable,
+            format!("event {event} is a note that cannot be read: {error}"),
+        );
     }
     told.ok()
 }

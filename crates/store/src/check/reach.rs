@@ -3,7 +3,7 @@
 use windlass_kernel::{Event, Fact, Job, State, Timestamp};
 
 use super::{
-    Rule,
+    Invariant,
     moves::{ENDS, LEASED},
     values::{Group, JobRow, Places},
 };
@@ -16,36 +16,42 @@ pub(super) fn check(
     row: &JobRow,
     places: &Places,
     events: &[Event],
-    add: &mut impl FnMut(Rule, String),
+    add: &mut impl FnMut(Invariant, String),
 ) {
     let job = &row.job;
     let state = job.state;
     if job.next_retry_at.is_some() != (state == State::RetryScheduled) {
-        add(Rule::RetryTime, format!("is {state} and its retry is due at {:?}", job.next_retry_at));
+        add(
+            Invariant::RetryTime,
+            format!("is {state} and its retry is due at {:?}", job.next_retry_at),
+        );
     }
     if job.wait.is_some() != (state == State::Waiting) {
-        add(Rule::Wait, format!("is {state} and waits for {:?}", job.wait));
+        add(Invariant::Wait, format!("is {state} and waits for {:?}", job.wait));
     }
     lease(row, places, events, add);
     if places.groups.get(&row.group_id) != Some(&group(job)) {
-        add(Rule::Reachable, format!("is {state} in group {}, which is not its own", row.group_id));
+        add(
+            Invariant::Reachable,
+            format!("is {state} in group {}, which is not its own", row.group_id),
+        );
     }
     let alarm = first_alarm(row);
     if row.timer_at != alarm {
-        add(Rule::Reachable, format!("has its timer at {:?}, not {alarm:?}", row.timer_at));
+        add(Invariant::Reachable, format!("has its timer at {:?}, not {alarm:?}", row.timer_at));
     }
 }
 
-fn lease(row: &JobRow, places: &Places, events: &[Event], add: &mut impl FnMut(Rule, String)) {
+fn lease(row: &JobRow, places: &Places, events: &[Event], add: &mut impl FnMut(Invariant, String)) {
     let (state, lease) = (row.job.state, &row.lease);
     let claims = events.iter().filter(|event| matches!(event.fact, Fact::Claimed { .. })).count();
     if row.job.lease_count < claims as u64 {
         let count = row.job.lease_count;
-        add(Rule::Lease, format!("was claimed {claims} times and counts {count} leases"));
+        add(Invariant::Lease, format!("was claimed {claims} times and counts {count} leases"));
     }
     let held = LEASED.contains(&state);
     if [lease.session.is_some(), lease.beat_at.is_some()] != [held; 2] {
-        add(Rule::Lease, format!("is {state} and session {:?} holds it", lease.session));
+        add(Invariant::Lease, format!("is {state} and session {:?} holds it", lease.session));
         return;
     }
     let Some(session) = lease.session else { return };
@@ -54,9 +60,9 @@ fn lease(row: &JobRow, places: &Places, events: &[Event], add: &mut impl FnMut(R
         _ => None,
     });
     match places.sessions.get(&session) {
-        None => add(Rule::Lease, format!("is held by session {session}, which is not there")),
+        None => add(Invariant::Lease, format!("is held by session {session}, which is not there")),
         Some(worker) if last_claim.is_some_and(|claimed| claimed != worker) => {
-            add(Rule::Lease, format!("is held by {worker}, who did not claim it last"));
+            add(Invariant::Lease, format!("is held by {worker}, who did not claim it last"));
         }
         Some(_) => {}
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use windlass_kernel::JobId;
 
-use super::{Rule, values::Line};
+use super::{Invariant, values::Line};
 
 /// What a check found.
 #[derive(Debug, Default)]
@@ -40,15 +40,15 @@ impl Report {
     }
 
     /// Something is wrong with the store as a whole.
-    pub(crate) fn add(&mut self, rule: Rule, sentence: impl Into<String>) {
+    pub(crate) fn add(&mut self, invariant: Invariant, sentence: impl Into<String>) {
         let sentence = sentence.into();
-        self.push(Violation { rule, job: None, sentence, events: Vec::new() });
+        self.push(Violation { invariant, job: None, sentence, events: Vec::new() });
     }
 
     /// Something is wrong with a job, at the line of this place or at the last one.
     pub(crate) fn add_job(
         &mut self,
-        rule: Rule,
+        invariant: Invariant,
         job: JobId,
         sentence: impl Into<String>,
         lines: &[Line],
@@ -58,7 +58,7 @@ impl Report {
         let end = lines.len().min(place + 2);
         let around = &lines[place.saturating_sub(Self::BEFORE).min(end)..end];
         let events = around.iter().map(ToString::to_string).collect();
-        self.push(Violation { rule, job: Some(job), sentence: sentence.into(), events });
+        self.push(Violation { invariant, job: Some(job), sentence: sentence.into(), events });
     }
 
     fn push(&mut self, violation: Violation) {
@@ -70,11 +70,11 @@ impl Report {
     }
 }
 
-/// One broken rule.
+/// One broken invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The rule.
-    pub rule: Rule,
+    /// The invariant.
+    pub invariant: Invariant,
     /// The job that breaks it, if it is one job.
     pub job: Option<JobId>,
     /// How, in a sentence.
@@ -85,7 +85,7 @@ pub struct Violation {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.rule)?;
+        write!(f, "{}: ", self.invariant)?;
         if let Some(job) = self.job {
             write!(f, "{job} ")?;
         }

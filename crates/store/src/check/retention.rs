@@ -3,7 +3,7 @@
 use windlass_kernel::{JobId, Timestamp};
 
 use super::{
-    Report, Rule, line,
+    Invariant, Report, line,
     moves::ENDS,
     values::{Line, PrunedRow},
 };
@@ -17,10 +17,11 @@ pub(crate) fn check_gone(
 ) {
     let Some(pruned) = pruned else {
         let sentence = "is spoken of in the log and is not there";
-        report.add_job(Rule::Owner, job, sentence, lines, None);
+        report.add_job(Invariant::Owner, job, sentence, lines, None);
         return;
     };
-    let mut add = |sentence: String| report.add_job(Rule::Retention, job, sentence, lines, None);
+    let mut add =
+        |sentence: String| report.add_job(Invariant::Retention, job, sentence, lines, None);
     let mut rows: Vec<u64> = lines.iter().map(|line| line.log_id).collect();
     rows.dedup();
     if rows.len() as u64 != pruned.rows {
@@ -53,5 +54,5 @@ fn check_age(pruned: &PrunedRow, ended_at: Timestamp, add: &mut impl FnMut(Strin
 
 /// A job of which something is left, though it was forgotten.
 pub(crate) fn check_left(job: JobId, what: &str, report: &mut Report) {
-    report.add_job(Rule::Retention, job, format!("was forgotten, and {what}"), &[], None);
+    report.add_job(Invariant::Retention, job, format!("was forgotten, and {what}"), &[], None);
 }

@@ -3,7 +3,7 @@
 use windlass_kernel::{JobId, TenantId};
 
 use super::{
-    Report, Rule,
+    Invariant, Report,
     values::{KeyName, Run},
 };
 
@@ -25,18 +25,18 @@ impl RunCheck {
             *self = Self::default();
         } else if *first <= self.last_attempt {
             let sentence = format!("makes attempt {first} of task {task} once more");
-            add(Rule::AttemptUnique, sentence);
+            add(Invariant::AttemptUnique, sentence);
         }
         if let Some(other) = self.open.filter(|_| same) {
-            add(Rule::TaskActive, format!("runs task {task} while {other} has not ended"));
+            add(Invariant::TaskActive, format!("runs task {task} while {other} has not ended"));
         }
         match run.next_attempt {
             Some(next) if next > i64::from(*last) => {}
             Some(next) => {
                 let sentence = format!("made attempt {last} of task {task}, whose next is {next}");
-                add(Rule::TaskNext, sentence);
+                add(Invariant::TaskNext, sentence);
             }
-            None => add(Rule::TaskNext, format!("runs task {task}, which has no row")),
+            None => add(Invariant::TaskNext, format!("runs task {task}, which has no row")),
         }
         self.last_attempt = self.last_attempt.max(*last);
         self.open = self.open.or((!run.ended).then_some(run.job));
@@ -56,7 +56,7 @@ impl KeyCheck {
         if let Some((_, other)) = self.last.as_ref().filter(|(last, _)| *last == name) {
             let key = String::from_utf8_lossy(&name.key);
             let sentence = format!("has key {key} of scope {}, as {other} has", name.scope);
-            report.add_job(Rule::KeyUnique, job, sentence, &[], None);
+            report.add_job(Invariant::KeyUnique, job, sentence, &[], None);
         }
         self.last = Some((name, job));
     }

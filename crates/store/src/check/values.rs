@@ -4,7 +4,7 @@ use std::{collections::HashMap, fmt, time::Duration};
 
 use windlass_kernel::{Approval, DeadLetter, DlqId, Job, JobId, LetterState, TenantId, Timestamp};
 
-use super::ToldAct;
+use super::ActKind;
 use crate::log::Chain;
 
 /// What rows refer to by number: few, and held for the whole check.
@@ -70,7 +70,7 @@ pub(crate) struct Spoken<'a> {
     /// Of what is neither, with the numbers of the events.
     pub(crate) notes: Vec<(u64, &'a str)>,
     /// What people did, or may have done, by the numbers of the events that tell it.
-    pub(crate) acts: Vec<(u64, ToldAct)>,
+    pub(crate) acts: Vec<(u64, ActKind)>,
 }
 
 /// What became of an enqueue that made no job, and the line that tells it. One may be missing.

@@ -1,7 +1,8 @@
 //! What rules have to do with a commit: it goes by them, may change them, and tells breakers what became of executions.
 
 use windlass_kernel::{
-    About, Job, Note, Op, Refusal, Rule, RuleName, Says, TenantId, Timestamp,
+    About, Job, Note, Refusal, Rule, RuleName, Says, TenantId, Timestamp,
+    ops::Makes,
     rule::{Part, RuleOp, RuleState},
 };
 
@@ -73,19 +74,19 @@ impl<P: Default> WorkingSet<P> {
     pub(super) fn drained_by(
         &self,
         tenant: &TenantId,
-        op: &Op,
+        makes: Makes<'_>,
         source: Option<&Job>,
     ) -> Option<&RuleName> {
         if self.rules.is_empty() {
             return None;
         }
-        let (queue, kind) = match op {
-            Op::Enqueue(op) => (&op.new.queue, &op.new.kind),
-            Op::Requeue(_) | Op::Rerun(_) => {
+        let (queue, kind) = match makes {
+            Makes::Nothing => return None,
+            Makes::New(op) => (&op.new.queue, &op.new.kind),
+            Makes::Again { .. } => {
                 let spec = &source?.spec;
                 (&spec.queue, &spec.kind)
             }
-            _ => return None,
         };
         let drains =
             |rule: &&Rule| rule.says == Says::Drain && rule.scope.covers(queue, tenant, kind);

@@ -3,14 +3,14 @@
 //! A backend loads and locks the rows, has them decided, loads what the jobs to be made need, and has them made. In
 //! between nothing of this has IO.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use windlass_kernel::{
     Answer, Job, JobId, Note, Op, Refusal, Schedule, ScheduleName, ScheduleOp, TenantId, Timestamp,
     schedule::{Action, Change, Decision, Firing, LastJob, Overlap, decide},
 };
 
-use super::{Reply, WorkingSet, Write};
+use super::{Reply, WorkingSet, Write, table::Table};
 use crate::IdMap;
 
 /// Where a schedule stands: its tenant and its name.
@@ -32,18 +32,9 @@ pub struct Scheduled {
 /// The schedules of one commit.
 #[derive(Debug, Default)]
 pub(super) struct Schedules {
-    rows: BTreeMap<ScheduleKey, Arc<Schedule>>,
+    pub(super) rows: Table<Schedule>,
     /// Are the last jobs of schedules at their end? One that is not here was forgotten.
     last_jobs: IdMap<LastJob>,
-}
-
-/// What becomes of the row of a schedule.
-#[derive(Debug)]
-pub struct ScheduleChange {
-    /// The version that was loaded; none, if there was no row.
-    pub before: Option<u64>,
-    /// The row; none, if it goes.
-    pub after: Option<Arc<Schedule>>,
 }
 
 /// An op that was decided, and whose jobs are not made yet.
@@ -57,9 +48,8 @@ pub(crate) struct Decided {
 
 impl<P: Default> WorkingSet<P> {
     /// Adds a schedule that was loaded.
-    pub(crate) fn add_schedule(&mut self, schedule: Schedule) {
-        let key = (schedule.tenant.clone(), schedule.name.clone());
-        self.schedules.rows.insert(key, Arc::new(schedule));
+    pub(crate) fn add_schedule(&mut self, schedule: impl Into<Arc<Schedule>>) {
+        self.schedules.rows.add(schedule);
     }
 
     /// Adds what is known of the last job of a schedule.
@@ -70,7 +60,7 @@ impl<P: Default> WorkingSet<P> {
 
     /// Jobs that a schedule which was loaded looks at before it fires.
     pub(crate) fn last_jobs(&self) -> Vec<JobId> {
-        let rows = self.schedules.rows.values();
+        let rows = self.schedules.rows.rows();
         rows.filter(|row| row.spec.overlap != Overlap::Allow)
             .filter_map(|row| row.last_job)
             .collect()
@@ -79,7 +69,7 @@ impl<P: Default> WorkingSet<P> {
     /// When the last of these schedules changed: time does not go back behind it.
     #[cfg(feature = "postgres")]
     pub(crate) fn schedules_seen_at(&self) -> Option<Timestamp> {
-        self.schedules.rows.values().map(|row| row.updated_at).max()
+        self.schedules.rows.rows().map(|row| row.updated_at).max()
     }
 
     /// Decides the ops on schedules among these writes, in order.
@@ -110,7 +100,7 @@ impl<P: Default> WorkingSet<P> {
         now: Timestamp,
     ) -> Result<(Decision, Option<Arc<Schedule>>), Refusal> {
         let key = (op.tenant.clone(), op.name.clone());
-        let current = self.schedules.rows.get(&key).cloned();
+        let current = self.schedules.rows.shared(&key).cloned();
         let last_job = current.as_ref().and_then(|schedule| schedule.last_job);
         let last_job = last_job.map_or(LastJob::Ended, |id| self.last_job(id));
         let decision = decide(current.as_deref(), last_job, op, now)?;
@@ -125,17 +115,13 @@ impl<P: Default> WorkingSet<P> {
             Change::Delete => None,
         };
         match &after {
-            Some(schedule) => self.schedules.rows.insert(key.clone(), schedule.clone()),
+            Some(schedule) => self.schedules.rows.put(schedule.clone()),
             None => self.schedules.rows.remove(&key),
-        };
+        }
         // What this commit makes is not at its end.
         for firing in &decision.firings {
             self.schedules.last_jobs.insert(firing.enqueue.job_id, LastJob::Active);
         }
-        let before = current.map(|schedule| schedule.version);
-        let change = ScheduleChange { before, after: after.clone() };
-        let changed = self.changes.schedules.entry(key).or_insert(change);
-        changed.after.clone_from(&after);
         Ok((decision, after))
     }
 

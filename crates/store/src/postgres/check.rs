@@ -9,12 +9,14 @@ use tokio::task::spawn_blocking;
 use tokio_postgres::{Client, IsolationLevel, Row, Transaction, types::Type};
 
 use super::{
-    Failure, Options, PgResult, load::time_or_none, open::quoted, pool::Connector, types::Uuid,
+    Failure, Options, PgResult,
+    link::{open::quoted, pool::Connector, types::Uuid},
+    row::column::time_or_none,
 };
 use crate::{
     Error,
-    check::{Report, Rule},
-    sqlite::Copy,
+    check::{Invariant, Report},
+    sqlite::CheckCopy,
 };
 
 /// Checks a whole store: every job, every event, every dead letter. Nothing in it is changed.
@@ -38,7 +40,7 @@ pub async fn check(options: &Options) -> Result<Report, Error> {
     checking.await.map_err(|error| Error::Unavailable(error.into()))?
 }
 
-async fn copy_all(client: &mut Client, report: &mut Report) -> PgResult<Copy> {
+async fn copy_all(client: &mut Client, report: &mut Report) -> PgResult<CheckCopy> {
     let snapshot = client
         .build_transaction()
         .isolation_level(IsolationLevel::RepeatableRead)
@@ -46,7 +48,7 @@ async fn copy_all(client: &mut Client, report: &mut Report) -> PgResult<Copy> {
         .start()
         .await?;
     check_feed(&snapshot, report).await?;
-    let mut copy = Copy::new().map_err(Failure::Known)?;
+    let mut copy = CheckCopy::new().map_err(Failure::Known)?;
     for table in TABLES {
         table.copy(&snapshot, &mut copy).await?;
     }
@@ -59,28 +61,33 @@ async fn copy_all(client: &mut Client, report: &mut Report) -> PgResult<Copy> {
     if snapshot.query_one(HAS_ACTS, &[]).await?.try_get(0)? {
         ACTS.copy(&snapshot, &mut copy).await?;
     }
+    if snapshot.query_one(HAS_LEDGER, &[]).await?.try_get(0)? {
+        for table in LEDGER {
+            table.copy(&snapshot, &mut copy).await?;
+        }
+    }
     Ok(copy)
 }
 
 /// What is wrong between the log and the feed, in sentences.
-const FEED_RULES: &[(Rule, &str)] = &[
+const FEED_RULES: &[(Invariant, &str)] = &[
     (
-        Rule::LogContiguous,
+        Invariant::LogContiguous,
         "SELECT format('log row %s has no place in the feed', seq) FROM log
          WHERE NOT EXISTS (SELECT FROM feed WHERE feed.seq = log.seq) ORDER BY seq LIMIT 1000",
     ),
     (
-        Rule::LogContiguous,
+        Invariant::LogContiguous,
         "SELECT format('event %s is to stand in log row %s, which is not there', first, seq) FROM feed
          WHERE NOT EXISTS (SELECT FROM log WHERE log.seq = feed.seq) ORDER BY first LIMIT 1000",
     ),
     (
-        Rule::LogContiguous,
+        Invariant::LogContiguous,
         "SELECT format('the feed counts %s events in log row %s, which counts %s', feed.count, seq, log.count)
          FROM feed JOIN log USING (seq) WHERE feed.count <> log.count ORDER BY first LIMIT 1000",
     ),
     (
-        Rule::Time,
+        Invariant::Time,
         "SELECT format('log row %s is of another time than its place in the feed', seq)
          FROM feed JOIN log USING (seq) WHERE feed.at <> log.at ORDER BY first LIMIT 1000",
     ),
@@ -218,11 +225,32 @@ const ACTS: Table = Table {
 };
 const HAS_ACTS: &str = "SELECT to_regclass('acts') IS NOT NULL";
 
+/// Came with the eleventh schema.
+const LEDGER: &[Table] = &[
+    Table {
+        read: "SELECT job_id, key, number, step, output FROM steps",
+        write: "INSERT INTO steps (seq, key, number, step, output)
+                VALUES (coalesce((SELECT seq FROM jobs WHERE id = ?1), -1), ?2, ?3, ?4, ?5)",
+    },
+    Table {
+        read: "SELECT job_id, name, number, at, sender, sort, content, taken FROM signals",
+        write:
+            "INSERT INTO signals (seq, name, number, at, sender, sort, content, taken)
+                VALUES (coalesce((SELECT seq FROM jobs WHERE id = ?1), -1), ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    },
+    Table {
+        read: "SELECT job_id, key, epoch, at, failed, outcome FROM effects",
+        write: "INSERT INTO effects (seq, key, epoch, at, failed, outcome)
+                VALUES (coalesce((SELECT seq FROM jobs WHERE id = ?1), -1), ?2, ?3, ?4, ?5, ?6)",
+    },
+];
+const HAS_LEDGER: &str = "SELECT to_regclass('steps') IS NOT NULL";
+
 /// How many rows are fetched at once.
 const ROWS_MAX: i32 = 200;
 
 impl Table {
-    async fn copy(&self, snapshot: &Transaction<'_>, copy: &mut Copy) -> PgResult<()> {
+    async fn copy(&self, snapshot: &Transaction<'_>, copy: &mut CheckCopy) -> PgResult<()> {
         let rows = snapshot.bind(self.read, &[]).await?;
         loop {
             let batch = snapshot.query_portal(&rows, ROWS_MAX).await?;
@@ -239,12 +267,12 @@ impl Table {
 }
 
 /// A column as the copy has it.
-fn value_of(row: &Row, column: usize, copy: &mut Copy) -> PgResult<Value> {
+fn value_of(row: &Row, column: usize, copy: &mut CheckCopy) -> PgResult<Value> {
     let (name, kind) = (row.columns()[column].name(), row.columns()[column].type_());
     let value = match *kind {
         Type::TEXT => {
             let text: Option<String> = row.try_get(column)?;
-            text.map(|it| if name == "task_id" { Copy::task(it) } else { Value::Text(it) })
+            text.map(|it| if name == "task_id" { CheckCopy::task(it) } else { Value::Text(it) })
         }
         Type::BYTEA => match row.try_get::<_, Option<Vec<u8>>>(column)? {
             Some(bytes) if name == "history" => Some(copy.history(bytes).map_err(Failure::Known)?),

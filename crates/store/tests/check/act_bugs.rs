@@ -1,6 +1,6 @@
 //! Bugs in where acts are found.
 
-use windlass_store::check::Rule;
+use windlass_store::check::Invariant;
 
 use crate::{history_bugs::plant, plant::Planted};
 
@@ -22,8 +22,11 @@ fn an_act_is_no_bug() {
 #[test]
 fn an_act_is_not_found() {
     let last = "(SELECT max(id) FROM log)";
-    plant(&format!("{ACT} DELETE FROM acts WHERE event = {last}"), &[Rule::Acted]);
-    plant(&format!("{ACT} UPDATE acts SET tenant = 'other' WHERE event = {last}"), &[Rule::Acted]);
+    plant(&format!("{ACT} DELETE FROM acts WHERE event = {last}"), &[Invariant::Acted]);
+    plant(
+        &format!("{ACT} UPDATE acts SET tenant = 'other' WHERE event = {last}"),
+        &[Invariant::Acted],
+    );
 }
 
 #[test]
@@ -37,6 +40,6 @@ fn an_act_is_found_where_no_person_did_anything() {
     let not_by_a_person = "
         INSERT INTO acts (event, tenant)
         SELECT number, tenant FROM events WHERE actor NOT LIKE 'user:%' ORDER BY number LIMIT 1";
-    plant(not_by_a_person, &[Rule::Acted]);
-    plant("INSERT INTO acts (event, tenant) VALUES (1000000, 'acme')", &[Rule::Acted]);
+    plant(not_by_a_person, &[Invariant::Acted]);
+    plant("INSERT INTO acts (event, tenant) VALUES (1000000, 'acme')", &[Invariant::Acted]);
 }

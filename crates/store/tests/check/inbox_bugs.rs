@@ -1,7 +1,7 @@
 //! Bugs in what is kept and told of the inbox.
 
 use windlass_kernel::JobId;
-use windlass_store::check::Rule;
+use windlass_store::check::Invariant;
 
 use crate::{history_bugs::plant, plant::Planted};
 
@@ -12,7 +12,7 @@ fn first(outcome: &str) -> String {
 
 #[test]
 fn a_result_is_dropped() {
-    plant("DELETE FROM inbox_results WHERE outcome = 'conflict'", &[Rule::InboxTold]);
+    plant("DELETE FROM inbox_results WHERE outcome = 'conflict'", &[Invariant::InboxTold]);
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn a_result_is_not_told() {
         first("hit"),
         first("refused")
     );
-    planted.plant(&sql).check_names(&[Rule::InboxTold]);
+    planted.plant(&sql).check_names(&[Invariant::InboxTold]);
 }
 
 #[test]
@@ -38,16 +38,16 @@ fn a_result_and_its_event_differ() {
         "at = at + 1",
     ] {
         let sql = format!("UPDATE inbox_results SET {change} WHERE event = {}", first("hit"));
-        plant(&sql, &[Rule::InboxTold]);
+        plant(&sql, &[Invariant::InboxTold]);
     }
     let sql = format!("UPDATE inbox_results SET tenant = 'other' WHERE event = {}", first("hit"));
-    plant(&sql, &[Rule::Tenant]);
+    plant(&sql, &[Invariant::Tenant]);
 }
 
 #[test]
 fn a_refused_request_is_lost() {
     let sql = format!("UPDATE inbox_results SET payload = NULL WHERE event = {}", first("refused"));
-    plant(&sql, &[Rule::InboxTold]);
+    plant(&sql, &[Invariant::InboxTold]);
 }
 
 #[test]
@@ -57,15 +57,15 @@ fn an_event_of_the_inbox_cannot_be_read() {
             SELECT max(id) FROM log WHERE id <= {})",
         first("hit")
     );
-    plant(&sql, &[Rule::Readable]);
+    plant(&sql, &[Invariant::Readable]);
 }
 
 #[test]
 fn a_row_is_promoted_and_stays() {
     let row = "SELECT NULL, id, tenant, 5, '{}', '{}' FROM jobs WHERE seq = 1";
-    plant(&format!("INSERT INTO inbox {row}"), &[Rule::InboxOnce]);
+    plant(&format!("INSERT INTO inbox {row}"), &[Invariant::InboxOnce]);
     let row = "SELECT NULL, job_id, tenant, 5, '{}', '{}' FROM inbox_results LIMIT 1";
-    plant(&format!("INSERT INTO inbox {row}"), &[Rule::InboxOnce]);
+    plant(&format!("INSERT INTO inbox {row}"), &[Invariant::InboxOnce]);
 }
 
 #[test]
@@ -78,5 +78,5 @@ fn a_row_that_waits_is_no_bug() {
 #[test]
 fn a_row_was_set_aside() {
     let row = "(found_at, why, op) VALUES (5, 'it is no JSON', x'00')";
-    plant(&format!("INSERT INTO inbox_set_aside {row}"), &[Rule::InboxSetAside]);
+    plant(&format!("INSERT INTO inbox_set_aside {row}"), &[Invariant::InboxSetAside]);
 }

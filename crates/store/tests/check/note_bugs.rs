@@ -1,6 +1,6 @@
 //! Bugs in notes, and in where they are found.
 
-use windlass_store::check::Rule;
+use windlass_store::check::Invariant;
 
 use crate::{history_bugs::plant, plant::Planted};
 
@@ -26,14 +26,14 @@ fn a_note_is_no_bug_and_is_seen_as_an_event() {
 
 #[test]
 fn a_note_is_not_found_by_what_it_is_about() {
-    plant(&format!("{NOTE} DELETE FROM notes"), &[Rule::Noted]);
-    plant(&format!("{NOTE} UPDATE notes SET name = 'daily'"), &[Rule::Noted]);
-    plant(&format!("{NOTE} UPDATE notes SET tenant = 'other'"), &[Rule::Noted]);
+    plant(&format!("{NOTE} DELETE FROM notes"), &[Invariant::Noted]);
+    plant(&format!("{NOTE} UPDATE notes SET name = 'daily'"), &[Invariant::Noted]);
+    plant(&format!("{NOTE} UPDATE notes SET tenant = 'other'"), &[Invariant::Noted]);
 }
 
 #[test]
 fn a_note_is_found_and_nobody_told_it() {
-    plant("INSERT INTO notes VALUES (1, 'acme', 'schedule', 'nightly', 5)", &[Rule::Noted]);
+    plant("INSERT INTO notes VALUES (1, 'acme', 'schedule', 'nightly', 5)", &[Invariant::Noted]);
 }
 
 #[test]
@@ -41,5 +41,5 @@ fn a_note_cannot_be_read() {
     let damage = "UPDATE log SET events = replace(events, '\"actor\":\"scheduler\"', '\"actor\":7')
         WHERE id = (SELECT max(id) FROM log);
         DELETE FROM notes WHERE event = (SELECT max(id) FROM log)";
-    plant(&format!("{NOTE} {damage}"), &[Rule::Readable]);
+    plant(&format!("{NOTE} {damage}"), &[Invariant::Readable]);
 }

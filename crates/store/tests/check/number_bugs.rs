@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use windlass_store::check::Rule;
+use windlass_store::check::Invariant;
 
 use crate::{history_bugs::plant, note_bugs::NOTE, plant::Planted};
 
@@ -23,7 +23,7 @@ fn no_number_makes_the_checker_give_up() {
         for value in [-1, i64::MAX] {
             count += 1;
             match planted().try_value(&table, &column, value) {
-                Some(Ok(report)) => named.extend(report.violations.iter().map(|it| it.rule)),
+                Some(Ok(report)) => named.extend(report.violations.iter().map(|it| it.invariant)),
                 Some(Err(error)) => failed.push(format!("{table}.{column} = {value}: {error}")),
                 None => {}
             }
@@ -32,7 +32,9 @@ fn no_number_makes_the_checker_give_up() {
     println!("{count} values, and these rules were named: {named:?}");
     assert!(failed.is_empty(), "it gave up:\n{}", failed.join("\n"));
     assert!(count > 100, "there are more columns");
-    for rule in [Rule::LogContiguous, Rule::Readable, Rule::InboxTold, Rule::Noted] {
+    for rule in
+        [Invariant::LogContiguous, Invariant::Readable, Invariant::InboxTold, Invariant::Noted]
+    {
         assert!(named.contains(&rule), "{rule} was never named");
     }
 }
@@ -41,16 +43,19 @@ fn no_number_makes_the_checker_give_up() {
 fn a_log_row_has_a_number_below_zero() {
     plant(
         "UPDATE log SET id = -7 WHERE id = (SELECT max(id) FROM log)",
-        &[Rule::Readable, Rule::InboxTold],
+        &[Invariant::Readable, Invariant::InboxTold],
     );
 }
 
 #[test]
 fn the_beginning_of_the_feed_is_below_zero() {
-    plant("INSERT OR REPLACE INTO meta (name, value) VALUES ('feed_from', -1)", &[Rule::Readable]);
+    plant(
+        "INSERT OR REPLACE INTO meta (name, value) VALUES ('feed_from', -1)",
+        &[Invariant::Readable],
+    );
 }
 
 #[test]
 fn a_task_counts_its_attempts_from_below_zero() {
-    plant("UPDATE tasks SET next_attempt = -1", &[Rule::TaskNext]);
+    plant("UPDATE tasks SET next_attempt = -1", &[Invariant::TaskNext]);
 }

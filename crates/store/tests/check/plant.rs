@@ -12,8 +12,8 @@ use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 use windlass_kernel::{Digest, JobId, Timestamp};
 use windlass_store::{
-    Error, Store as _,
-    check::{Report, Rule},
+    Error, ReadJobs as _,
+    check::{Invariant, Report},
     read::Scope,
     sqlite::{self, Options, Sqlite},
 };
@@ -217,9 +217,9 @@ impl Planted {
     }
 
     /// The checker names exactly these rules.
-    pub(crate) fn check_names(self, rules: &[Rule]) {
+    pub(crate) fn check_names(self, rules: &[Invariant]) {
         let report = sqlite::check(&self.path).unwrap();
-        let found: BTreeSet<Rule> = report.violations.iter().map(|it| it.rule).collect();
+        let found: BTreeSet<Invariant> = report.violations.iter().map(|it| it.invariant).collect();
         assert_eq!(found, rules.iter().copied().collect(), "{report}");
     }
 }

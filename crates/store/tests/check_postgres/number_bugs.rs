@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use windlass_store::check::Rule;
+use windlass_store::check::Invariant;
 
 use crate::plant::{Planted, plant};
 
@@ -54,7 +54,7 @@ fn no_number_makes_the_checker_give_up() {
         for value in extremes(kind) {
             count += 1;
             match planted.try_value(&table, &column, value) {
-                Some(Ok(report)) => named.extend(report.violations.iter().map(|it| it.rule)),
+                Some(Ok(report)) => named.extend(report.violations.iter().map(|it| it.invariant)),
                 Some(Err(error)) => failed.push(format!("{table}.{column} = {value}: {error}")),
                 None => {}
             }
@@ -63,7 +63,9 @@ fn no_number_makes_the_checker_give_up() {
     println!("{count} values, and these rules were named: {named:?}");
     assert!(failed.is_empty(), "it gave up:\n{}", failed.join("\n"));
     assert!(count > 100, "there are more columns");
-    for rule in [Rule::LogContiguous, Rule::Readable, Rule::InboxTold, Rule::Noted] {
+    for rule in
+        [Invariant::LogContiguous, Invariant::Readable, Invariant::InboxTold, Invariant::Noted]
+    {
         assert!(named.contains(&rule), "{rule} was never named");
     }
 }
@@ -76,7 +78,7 @@ fn the_beginning_of_the_feed_is_no_number() {
         Planted::small().plant(&sql).check().unwrap();
     }
     let negative = "UPDATE meta SET value = '-1' WHERE name = 'feed_from'";
-    plant(negative, &[Rule::Readable]);
+    plant(negative, &[Invariant::Readable]);
 }
 
 /// What is told of a place is counted from the first event of its row, which is too much for any number.
@@ -95,5 +97,5 @@ fn a_place_in_the_feed_is_beyond_all_numbers() {
 fn a_note_has_no_place_in_the_feed() {
     let last = "seq = (SELECT max(seq) FROM log)";
     let sql = format!("{NOTE} DELETE FROM feed WHERE {last}");
-    plant(&sql, &[Rule::LogContiguous, Rule::Noted]);
+    plant(&sql, &[Invariant::LogContiguous, Invariant::Noted]);
 }

@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use windlass_kernel::JobId;
 use windlass_store::{
     Error,
-    check::{Report, Rule},
+    check::{Invariant, Report},
     postgres::{self, tokio_postgres::Row},
 };
 use windlass_testkit::postgres::Cluster;
@@ -184,9 +184,9 @@ impl Planted {
     }
 
     /// The checker names exactly these rules.
-    pub(crate) fn check_names(self, rules: &[Rule]) {
+    pub(crate) fn check_names(self, rules: &[Invariant]) {
         let report = self.check().unwrap();
-        let found: BTreeSet<Rule> = report.violations.iter().map(|it| it.rule).collect();
+        let found: BTreeSet<Invariant> = report.violations.iter().map(|it| it.invariant).collect();
         assert_eq!(found, rules.iter().copied().collect(), "{report}");
     }
 }
@@ -197,6 +197,6 @@ pub(crate) fn uuid(job: JobId) -> String {
 }
 
 /// Damages the healthy store, and expects that these rules are named.
-pub(crate) fn plant(sql: &str, rules: &[Rule]) {
+pub(crate) fn plant(sql: &str, rules: &[Invariant]) {
     Planted::new().plant(sql).check_names(rules);
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 use windlass_kernel::{
     Actor, Answer, By, Epoch, Failure, Jitter, JobId, Kind, Op, Payload, Principal, Queue,
     TenantId, WorkerId,
-    ids::ClaimId,
-    ops::{Enqueue, NewJob, Outcome, Settle},
+    ids::{ClaimId, CorrelationKey, StepKey},
+    ledger::{MailContent, MailName, Mode, RecordedBy, Shape, StepOutcome},
+    ops::{Advance, Enqueue, Entry, HandIn, Happened, NewJob, Outcome, Settle, Signal},
 };
 use windlass_store::{ClaimMany, Granted, Reply, Write};
 
@@ -23,7 +24,7 @@ pub fn write(op: impl Into<Op>) -> Write {
 
 pub fn answer(reply: &Reply) -> Answer {
     match reply {
-        Reply::Answer(answer) => answer.clone(),
+        Reply::Answer(answer, _) => answer.clone(),
         other => panic!("an op was answered with {other:?}"),
     }
 }
@@ -143,4 +144,30 @@ pub fn texts() -> Vec<String> {
     let depth = Payload::MAX_DEPTH;
     texts.push(format!("{}{}", "[".repeat(depth), "]".repeat(depth)));
     texts
+}
+
+/// A signal that brings nothing.
+pub fn signal(job_id: JobId, key: CorrelationKey) -> Signal {
+    let content = MailContent::Payload(payload("null"));
+    let (name, by) = (MailName::Signal(key), person("ann"));
+    Signal { job_id, name, content, expect_waiting: false, by }
+}
+
+/// A step that ran and gave 1.
+pub fn advance(job_id: JobId, epoch: Epoch) -> Advance {
+    let outcome = StepOutcome::Done(payload("1"));
+    let what = Happened::Recorded { outcome, by: RecordedBy::Executed, mail: None };
+    let (key, shape) = (step_key("price"), Shape::step(Mode::Pure, None));
+    let entries = vec![Entry { key, shape, location: None, what }];
+    Advance { job_id, epoch, by: By::worker(worker("w1")), entries }
+}
+
+/// What came of another step, handed in late.
+pub fn hand_in(job_id: JobId, epoch: Epoch) -> HandIn {
+    let (key, outcome) = (step_key("charge"), StepOutcome::Done(payload("2")));
+    HandIn { job_id, key, epoch, outcome, by: By::worker(worker("w1")) }
+}
+
+pub fn step_key(name: &str) -> StepKey {
+    StepKey::of_step(name, 1).unwrap()
 }

@@ -94,7 +94,10 @@ impl Home for SchemaHome {
     }
 
     fn side_tables(&self) -> &'static [&'static str] {
-        &["outputs", "progress", "job_log", "job_tags", "job_keys", "pruned"]
+        &[
+            "outputs", "progress", "job_log", "job_tags", "job_keys", "steps", "signals",
+            "effects", "pruned",
+        ]
     }
 
     fn next_attempts(&self, tenant: &TenantId) -> Vec<u32> {

@@ -14,6 +14,7 @@ use tokio::runtime::Runtime;
 use windlass_kernel::{
     Actor, IdempotencyKey, IdempotencyScope, JobId, Kind, LetterState, Op, Payload, Principal,
     State, TaskId, TenantId, Timestamp,
+    ledger::Step,
     ops::{Enqueue, Idempotency, NewJob, NewTask},
 };
 use windlass_store::{Error, Replies, Reply, Store, StoreFuture, Write, read::Scope};
@@ -147,7 +148,7 @@ impl Rich {
             let replies = self.commit(writes, now);
             for ((reply, expected), op) in replies.iter().zip(expected).zip(&ops) {
                 let answer = match reply {
-                    Ok(Reply::Answer(answer)) => Ok(answer.clone()),
+                    Ok(Reply::Answer(answer, _)) => Ok(answer.clone()),
                     Ok(other) => panic!("an op was answered with {other:?}"),
                     Err(refusal) => Err(refusal.clone()),
                 };
@@ -187,6 +188,19 @@ impl Rich {
             let said = twin.progress.get(id);
             let said = said.map(|it| (it.epoch, it.at, it.value.as_str().to_owned()));
             assert_eq!(progress, said, "{id}");
+            let ledger = self.wait(self.store.ledger(&Scope::Every, *id, 0)).unwrap();
+            let of = |step: &&Step| step.job_id == *id;
+            let mut steps: Vec<Step> = twin.steps.values().filter(of).cloned().collect();
+            let number = |step: &Step| step.record.as_ref().map_or(u32::MAX, |it| it.number);
+            steps.sort_by_key(|step| (number(step), step.key.clone()));
+            let mut ledger = ledger;
+            ledger.steps.sort_by_key(|step| (number(step), step.key.clone()));
+            let mut mails: Vec<_> = twin.mails.values().filter(|it| it.job_id == *id).collect();
+            mails.sort_by_key(|mail| mail.number);
+            let effects: Vec<_> = twin.effects.values().filter(|it| it.job_id == *id).collect();
+            assert_eq!(ledger.steps, steps, "{id}");
+            assert_eq!(ledger.mails.iter().collect::<Vec<_>>(), mails, "{id}");
+            assert_eq!(ledger.effects.iter().collect::<Vec<_>>(), effects, "{id}");
         }
         for (id, letter) in &twin.letters {
             assert_eq!(self.wait(self.store.letter(&Scope::Every, *id)).as_ref(), Some(letter));

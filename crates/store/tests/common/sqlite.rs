@@ -96,8 +96,10 @@ impl Home for FileHome {
     }
 }
 
-pub(super) const SIDE_TABLES: &[&str] =
-    &["payloads", "outputs", "progress", "job_log", "job_tags", "pruned"];
+pub(super) const SIDE_TABLES: &[&str] = &[
+    "payloads", "outputs", "progress", "job_log", "job_tags", "steps", "signals", "effects",
+    "pruned",
+];
 
 pub(super) fn count(connection: &Connection, table: &str) -> u64 {
     let sql = format!("SELECT count(*) FROM {table}");

@@ -21,7 +21,7 @@ const STORES: u32 = 20;
 const SEQUENCES: u64 = 100;
 
 /// How often each op has to do something.
-const SUCCESSES_MIN: u64 = 50;
+const SUCCESSES_MIN: u64 = 30;
 
 fn thousands_of_sequences_are_what_the_map_says(backend: Backend) {
     let seed = u64::from_be_bytes(random::seed()[..8].try_into().unwrap());

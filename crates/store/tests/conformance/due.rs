@@ -77,7 +77,7 @@ fn each_alarm_rings_when_its_time_comes_and_not_before(backend: Backend) {
     let granted = test.claim("w1", 1, 5);
     let epoch = granted[0].job.epoch;
     let (by, wait) = (By::worker(worker("w1")), Wait { on: WaitOn::Time, until: Some(at) });
-    test.op(WaitFor { job_id: JobId::from_u128(2), epoch, by, wait }).unwrap();
+    test.op(WaitFor { job_id: JobId::from_u128(2), epoch, by, wait, mails_seen: None }).unwrap();
     let (job_id, by) = (JobId::from_u128(5), person("ann"));
     test.op(Cancel { job_id, force: false, grace: IN_10_S, reason: None, by }).unwrap();
     test.enqueue(7, NewJob { schedule_to_start: Some(IN_10_S), ..elsewhere() });

@@ -8,8 +8,8 @@ use windlass_kernel::{
     job::{Wait, WaitOn},
     ops::{
         ApproveDiscard, Bury, Cancel, Checkpoint, Claim, Discard, Expire, Expiry, Outcome, Promote,
-        PromoteWhen, Release, Renew, Requeue, Rerun, RetryNow, Settle, Start, WaitFor, Wake,
-        WakeBy,
+        PromoteWhen, Release, Renew, Requeue, Rerun, Resolve, RetryNow, Settle, Start, WaitFor,
+        Wake, WakeBy,
     },
 };
 use windlass_store::Write;
@@ -100,9 +100,13 @@ fn ops(job_id: JobId, epoch: Epoch, dead: JobId) -> Vec<Op> {
         .into(),
         Release { job_id, epoch, by: by.clone() }.into(),
         Settle { jitter: Jitter::NONE, ..settle(job_id, epoch, succeeded()) }.into(),
-        Checkpoint { job_id, epoch, by: by.clone(), state: Digest::of("1") }.into(),
-        WaitFor { job_id, epoch, by, wait }.into(),
-        Wake { job_id, by: WakeBy::Signal { key, payload: None, by: ann.clone() } }.into(),
+        Checkpoint { job_id, epoch, by: by.clone(), state: Digest::of("1"), kept: None }.into(),
+        WaitFor { job_id, epoch, by, wait, mails_seen: None }.into(),
+        Wake { job_id, by: WakeBy::Time { version } }.into(),
+        signal(job_id, key).into(),
+        advance(job_id, epoch).into(),
+        hand_in(job_id, epoch).into(),
+        Resolve { job_id, statement: None, reason: reason.clone(), by: ann.clone() }.into(),
         Expire { job_id, version, what: Expiry::DeadSession, jitter: Jitter::NONE }.into(),
         Cancel { job_id, force: true, grace: Duration::ZERO, reason: None, by: ann.clone() }.into(),
         RetryNow { job_id, by: ann.clone() }.into(),

@@ -7,7 +7,7 @@ use windlass_kernel::{
     job::Priority,
     ops::{Cancel, Discard, NewJob},
 };
-use windlass_store::read::{Cursor, JobFilter, LetterFilter, Position, Scope};
+use windlass_store::read::{JobFilter, LetterFilter, PageFrom, Position, Scope};
 
 use crate::common::{
     Backend, START, TestStore, enqueue, failed_for_good, person, plain, queue, settle, tenant,
@@ -23,7 +23,7 @@ for_each_backend!(
     the_oldest_ready_job_is_the_one_that_waits_longest_and_not_the_next,
 );
 
-fn ids(test: &TestStore, filter: JobFilter, cursor: Cursor) -> (Vec<u128>, Option<Position>) {
+fn ids(test: &TestStore, filter: JobFilter, cursor: PageFrom) -> (Vec<u128>, Option<Position>) {
     let page = test.wait(test.store.jobs(filter, cursor));
     (page.items.iter().map(|job| job.id.as_u128()).collect(), page.next)
 }
@@ -41,7 +41,7 @@ fn pages_cover_everything_once_newest_first_while_others_write(backend: Backend)
     let mut found = Vec::new();
     let mut from = None;
     loop {
-        let cursor = Cursor { from, limit: 10 };
+        let cursor = PageFrom { from, limit: 10 };
         let (page, next) = ids(&test, JobFilter::of(tenant()), cursor);
         found.extend(page);
         test.enqueue(1_000 + found.len() as u128, plain());
@@ -82,7 +82,7 @@ fn pages_neither_miss_nor_repeat_while_many_write_at_once(backend: Backend) {
         let filter = || JobFilter { states: vec![State::Queued], ..JobFilter::of(tenant()) };
         let (mut found, mut from) = (Vec::new(), None);
         loop {
-            let (page, next) = ids(&test, filter(), Cursor { from, limit: 7 });
+            let (page, next) = ids(&test, filter(), PageFrom { from, limit: 7 });
             found.extend(page);
             from = next;
             if from.is_none() {
@@ -117,7 +117,7 @@ fn a_filter_takes_what_has_all_that_is_asked_for(backend: Backend) {
     test.enqueue(4, NewJob { kind: sms(), ..plain() });
     test.op(cancel(1)).unwrap();
     let all = || JobFilter::of(tenant());
-    let cursor = Cursor { from: None, limit: 10 };
+    let cursor = PageFrom { from: None, limit: 10 };
     let check = |filter, expected: &[u128]| assert_eq!(ids(&test, filter, cursor).0, expected);
     check(all(), &[4, 3, 2, 1]);
     check(JobFilter { states: vec![State::Cancelled], ..all() }, &[1]);
@@ -145,7 +145,7 @@ fn letters(test: &TestStore, state: Option<LetterState>, limit: usize) -> Vec<u1
     let (mut found, mut from) = (Vec::new(), None);
     loop {
         let filter = LetterFilter { state, ..LetterFilter::of(tenant()) };
-        let page = test.wait(test.store.letters(filter, Cursor { from, limit }));
+        let page = test.wait(test.store.letters(filter, PageFrom { from, limit }));
         assert!(page.items.len() <= limit, "a page of {}", page.items.len());
         found.extend(page.items.iter().map(|letter| letter.job_id.as_u128()));
         from = page.next;

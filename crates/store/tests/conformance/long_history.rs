@@ -15,7 +15,7 @@ fn all_of_a_long_history_can_be_read(backend: Backend) {
     let by = By::worker(WorkerId::new("w1").unwrap());
     for number in 0..CHECKPOINTS {
         let state = Digest::of(&number.to_string());
-        test.op(Checkpoint { job_id, epoch, by: by.clone(), state }).unwrap();
+        test.op(Checkpoint { job_id, epoch, by: by.clone(), state, kept: None }).unwrap();
     }
     test.op(settle(job_id, epoch, succeeded())).unwrap();
 

@@ -6,12 +6,12 @@ use windlass_kernel::{
     By, JobId, Op,
     ids::CorrelationKey,
     job::{Wait, WaitOn},
-    ops::{NewJob, Release, RetryNow, WaitFor, Wake, WakeBy},
+    ops::{NewJob, Release, RetryNow, WaitFor},
 };
 use windlass_store::{Listener, read::Scope};
 
 use crate::common::{
-    Backend, TestStore, enqueue, failed_for_now, person, plain, settle, succeeded, worker,
+    Backend, TestStore, enqueue, failed_for_now, person, plain, settle, signal, succeeded, worker,
 };
 
 for_each_backend!(
@@ -40,9 +40,8 @@ fn what_makes_a_job_ready_is_told(backend: Backend) {
     let epoch = test.claim("w1", 1, 1)[0].job.epoch;
     let key = CorrelationKey::new("paid").unwrap();
     let wait = Wait { on: WaitOn::Signal(key.clone()), until: None };
-    test.op(WaitFor { job_id, epoch, by: by.clone(), wait }).unwrap();
-    let signal = WakeBy::Signal { key, payload: None, by: person("ann") };
-    check("a job whose wait is over", Wake { job_id, by: signal }.into());
+    test.op(WaitFor { job_id, epoch, by: by.clone(), wait, mails_seen: None }).unwrap();
+    check("a job whose wait is over", signal(job_id, key).into());
     let epoch = test.claim("w1", 2, 1)[0].job.epoch;
     check("a job that was given back", Release { job_id, epoch, by }.into());
     let epoch = test.claim("w1", 3, 1)[0].job.epoch;

@@ -21,6 +21,7 @@ for_each_backend!(
     one_that_looks_through_several_queues_gets_nothing_either,
     one_that_got_nothing_may_take_jobs_later,
     twice_in_one_commit_it_counts_once,
+    many_that_are_answered_together_get_no_more_than_they_want,
     from_many_sides_at_once_it_counts_once,
     it_is_known_for_an_hour,
     it_is_known_for_as_long_as_it_holds_something,
@@ -142,6 +143,29 @@ fn one_that_got_nothing_may_take_jobs_later(backend: Backend) {
     let id = test.enqueue(1, plain());
     let (got, repeated) = told(&test, wanted("w1", 1, 1));
     assert_eq!((got.len(), got[0].job.id, repeated), (1, id, false));
+}
+
+/// PostgreSQL answers claims together that want the same, up to a bound. One that is beyond it comes between others that
+/// were answered already.
+fn many_that_are_answered_together_get_no_more_than_they_want(backend: Backend) {
+    let test = TestStore::new(backend);
+    let queues = ["mail", "bills"].map(queue).to_vec();
+    let new = |number: u128| {
+        let queue = queues[usize::from(number.is_multiple_of(2))].clone();
+        enqueue(number, NewJob { queue, ..plain() })
+    };
+    for first in (1..=7_000).step_by(1_000) {
+        test.commit((first..first + 1_000).map(|number| write(new(number))).collect());
+    }
+    let sizes = [900, 900, 900, 900, 900, 900, 500];
+    let claims = (1..).zip(sizes).map(|(claim, max)| {
+        Write::Claim(ClaimMany { queues: queues.clone(), ..wanted("w1", claim, max) })
+    });
+    let replies = test.commit(claims.collect());
+    let got: Vec<usize> = replies.iter().map(|it| granted(it.as_ref().unwrap()).len()).collect();
+    assert_eq!(got, sizes);
+    let held = (1..=7_000).filter(|id| test.job(JobId::from_u128(*id)).lease.is_some()).count();
+    assert_eq!(held, sizes.iter().sum::<usize>(), "each lease is in somebody's answer");
 }
 
 fn twice_in_one_commit_it_counts_once(backend: Backend) {

@@ -8,7 +8,7 @@ use windlass_kernel::{
 };
 use windlass_store::{
     Granted, Write,
-    read::{Cursor, JobFilter, LetterFilter, Page, Scope},
+    read::{JobFilter, LetterFilter, Page, PageFrom, Scope},
 };
 
 use crate::common::{
@@ -35,7 +35,7 @@ fn failed(code: &str, message: &str) -> Outcome {
 }
 
 fn page(test: &TestStore, filter: JobFilter, limit: usize) -> Page<windlass_kernel::Job> {
-    test.wait(test.store.jobs(filter, Cursor { from: None, limit }))
+    test.wait(test.store.jobs(filter, PageFrom { from: None, limit }))
 }
 
 fn all() -> JobFilter {
@@ -182,7 +182,7 @@ fn pages_of_every_filter_cover_what_fits_once(backend: Backend) {
     end(&test, "fourth", 20_001, 100, &failed("B", "b"));
     test.claim("w9", 30_001, 40);
     let everything = page(&test, all(), 1_000);
-    let rest = Cursor { from: everything.next, limit: 1_000 };
+    let rest = PageFrom { from: everything.next, limit: 1_000 };
     let rest = test.wait(test.store.jobs(all(), rest));
     let jobs: Vec<_> = everything.items.into_iter().chain(rest.items).collect();
     assert_eq!(jobs.len(), 1_500);
@@ -207,7 +207,7 @@ fn pages_of_every_filter_cover_what_fits_once(backend: Backend) {
         for limit in [7, 1_000] {
             let (mut found, mut from) = (Vec::new(), None);
             loop {
-                let page = test.wait(test.store.jobs(filter.clone(), Cursor { from, limit }));
+                let page = test.wait(test.store.jobs(filter.clone(), PageFrom { from, limit }));
                 let is_full = page.items.len() == limit;
                 found.extend(page.items.iter().map(|job| job.id));
                 from = page.next;
@@ -235,7 +235,8 @@ fn letters_of_a_rare_job_are_found_and_groups_are_counted_to_the_last(backend: B
     end(&test, "default", 900_000, 1, &failed("OLD", "no user 18"));
     let check = |jobs: JobFilter| {
         let filter = LetterFilter { scope: tenant().into(), state: Some(LetterState::Open), jobs };
-        let found = test.wait(test.store.letters(filter.clone(), Cursor { from: None, limit: 20 }));
+        let found =
+            test.wait(test.store.letters(filter.clone(), PageFrom { from: None, limit: 20 }));
         let ids: Vec<u128> =
             found.items.iter().map(|letter| letter.job_id.as_u128() & 0xffff).collect();
         assert_eq!(ids, [1], "{filter:?}");
@@ -252,7 +253,7 @@ fn letters_of_a_rare_job_are_found_and_groups_are_counted_to_the_last(backend: B
     let filter = LetterFilter { scope: Scope::Every, state: None, jobs };
     let (mut found, mut from) = (HashSet::new(), None);
     loop {
-        let cursor = Cursor { from, limit: 1_000 };
+        let cursor = PageFrom { from, limit: 1_000 };
         let page = test.wait(test.store.letters(filter.clone(), cursor));
         found.extend(page.items.iter().map(|letter| letter.id));
         from = page.next;

@@ -85,7 +85,7 @@ fn an_earlier_alarm_is_told_and_a_later_one_is_not(backend: Backend) {
     assert_eq!(watcher.look(), Some(start.plus(SECOND * 60)));
     let wait = Wait { on: WaitOn::Time, until: Some(start.plus(SECOND * 50)) };
     let by = By::worker(worker("w1"));
-    test.op(WaitFor { job_id: JobId::from_u128(1), epoch, by, wait }).unwrap();
+    test.op(WaitFor { job_id: JobId::from_u128(1), epoch, by, wait, mails_seen: None }).unwrap();
     watcher.is_told();
     assert_eq!(watcher.look(), Some(start.plus(SECOND * 50)));
     test.pass(SECOND * 100);

@@ -62,7 +62,7 @@ impl World for StoreWorld {
         *self.now.lock().unwrap() = now;
         let write = Write::Op { tenant: self.tenant(&op), op };
         match self.wait(self.store.commit(vec![write].into())).remove(0) {
-            Ok(Reply::Answer(answer)) => Ok(answer),
+            Ok(Reply::Answer(answer, _)) => Ok(answer),
             Ok(other) => panic!("an op was answered with {other:?}"),
             Err(refusal) => Err(refusal),
         }

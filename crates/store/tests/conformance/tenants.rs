@@ -6,7 +6,7 @@ use windlass_kernel::{
 };
 use windlass_store::{
     Write,
-    read::{Cursor, JobFilter, LetterFilter},
+    read::{JobFilter, LetterFilter, PageFrom},
 };
 
 use crate::common::*;
@@ -27,7 +27,7 @@ fn scope(name: &str) -> Scope {
     of(name).into()
 }
 
-const ALL: Cursor = Cursor { from: None, limit: 100 };
+const ALL: PageFrom = PageFrom { from: None, limit: 100 };
 
 fn op_of(name: &str, op: impl Into<windlass_kernel::Op>) -> Write {
     Write::Op { tenant: of(name), op: op.into() }
@@ -148,7 +148,7 @@ fn every_list_is_of_one_tenant_or_of_all(backend: Backend) {
         let (mut found, mut from) = (Vec::new(), None);
         loop {
             let filter = LetterFilter::of(scope.clone());
-            let page = test.wait(test.store.letters(filter, Cursor { from, limit }));
+            let page = test.wait(test.store.letters(filter, PageFrom { from, limit }));
             found.extend(page.items.iter().map(|letter| letter.job_id.as_u128()));
             from = page.next;
             if from.is_none() {

@@ -9,7 +9,7 @@ use std::{
 use tokio::runtime::{Builder, Handle};
 use windlass_kernel::{JobId, Retention, State, Timestamp};
 use windlass_store::{
-    Store, StoreFuture,
+    Commit as _, Keep as _, ReadFeed as _, ReadJobs as _, ReadQueues as _, StoreFuture,
     read::{FeedEvent, Scope},
     sqlite::{MemoryOptions, Sqlite},
 };

@@ -159,6 +159,30 @@ const CASES: &[(&str, &str)] = &[
     ),
     ("commits_pkey", "INSERT INTO commits (id) VALUES ({1}), ({1})"),
     ("claims_pkey", "INSERT INTO claims SELECT * FROM claims"),
+    (
+        "steps_pkey",
+        "INSERT INTO steps VALUES ({2}, 'a#1', NULL, '{}', NULL), ({2}, 'a#1', 1, '{}', '1')",
+    ),
+    ("steps_number_check", "INSERT INTO steps VALUES ({2}, 'a#1', 0, '{}', '1')"),
+    ("steps_check", "INSERT INTO steps VALUES ({2}, 'a#1', 1, '{}', NULL)"),
+    ("steps_check", "INSERT INTO steps VALUES ({2}, 'a#1', NULL, '{}', '1')"),
+    (
+        "signals_pkey",
+        "INSERT INTO signals SELECT {2}, 'spaid', number, now(), 'user:ann', 'payload', '1', false FROM (VALUES (1), (2)) AS v (number)",
+    ),
+    (
+        "signals_number_check",
+        "INSERT INTO signals VALUES ({2}, 'spaid', 0, now(), 'user:ann', 'payload', '1', false)",
+    ),
+    (
+        "signals_sort_check",
+        "INSERT INTO signals VALUES ({2}, 'spaid', 1, now(), 'user:ann', 'parcel', '1', false)",
+    ),
+    (
+        "effects_pkey",
+        "INSERT INTO effects SELECT {2}, 'a#1', epoch, now(), false, '1' FROM (VALUES (1), (2)) AS v (epoch)",
+    ),
+    ("effects_epoch_check", "INSERT INTO effects VALUES ({2}, 'a#1', 0, now(), false, '1')"),
 ];
 
 /// Keys by which nothing but their own table is found, and the letter's key that the foreign key refers to.

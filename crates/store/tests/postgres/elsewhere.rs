@@ -84,7 +84,7 @@ fn wait_for(job_id: JobId, epoch: Epoch, child: Option<JobId>) -> WaitFor {
     let hour = Timestamp::from_micros(START + 3_600_000_000);
     let on = child.map_or(WaitOn::Time, WaitOn::Child);
     let until = child.is_none().then_some(hour);
-    WaitFor { job_id, epoch, by: by(), wait: Wait { on, until } }
+    WaitFor { job_id, epoch, by: by(), wait: Wait { on, until }, mails_seen: None }
 }
 
 #[test]
@@ -113,7 +113,9 @@ fn a_live_lease_is_not_refused_by_a_node_that_remembers_the_one_before() {
         (
             "checkpoint",
             true,
-            |job_id, epoch| Checkpoint { job_id, epoch, by: by(), state: Digest::of("1") }.into(),
+            |job_id, epoch| {
+                Checkpoint { job_id, epoch, by: by(), state: Digest::of("1"), kept: None }.into()
+            },
             State::Running,
         ),
     ];

@@ -3,7 +3,7 @@
 use std::{error::Error as _, time::Duration};
 
 use windlass_store::{
-    Error, Store as _,
+    Commit as _, Error,
     postgres::{Options, Postgres},
 };
 use windlass_testkit::postgres::Cluster;

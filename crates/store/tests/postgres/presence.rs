@@ -10,7 +10,7 @@ use windlass_kernel::{
     Jitter, State,
     ops::{Expire, Expiry},
 };
-use windlass_store::{Store as _, postgres::Postgres};
+use windlass_store::{Commit as _, Watch as _, postgres::Postgres};
 
 use crate::common::{
     Backend, Killed, START, TestStore, child, child_home, clock, granted, plain,

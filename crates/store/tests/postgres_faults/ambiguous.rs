@@ -8,7 +8,7 @@ use windlass_kernel::{
     ops::{Cancel, NewJob, Requeue},
 };
 use windlass_store::{
-    Reply, Store as _, Write,
+    Commit as _, Reply, Watch as _, Write,
     postgres::{
         Postgres,
         tokio_postgres::{AsyncMessage, NoTls},

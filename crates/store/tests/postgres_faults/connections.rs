@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 use windlass_kernel::JobId;
-use windlass_store::{Store as _, Write, postgres::tokio_postgres::NoTls, read::Scope};
+use windlass_store::{
+    Commit as _, ReadJobs as _, Write, postgres::tokio_postgres::NoTls, read::Scope,
+};
 use windlass_testkit::{
     postgres::{Cluster, Options},
     random::{self, Chance},

@@ -21,7 +21,7 @@ use windlass_kernel::{
     timer,
 };
 use windlass_store::{
-    ClaimMany, Reply, Store as _, Write,
+    ClaimMany, Commit as _, ReadFeed as _, Reply, Watch as _, Write,
     postgres::{Postgres, enqueue_in},
     read::{Listens, Word},
 };

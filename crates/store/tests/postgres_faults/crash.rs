@@ -8,7 +8,7 @@ use std::{
 };
 
 use windlass_kernel::{JobId, State};
-use windlass_store::{Reply, Store as _};
+use windlass_store::{Commit as _, Reply};
 use windlass_testkit::random::{self, Chance};
 
 use crate::{
@@ -174,7 +174,9 @@ fn child_works_without_end() {
                 let settles = held.iter().map(|it| write(settle(it.0, it.1, outcome(it.0))));
                 let told = store.commit(settles.collect::<Vec<_>>().into()).await.unwrap();
                 say(held.iter().zip(&told).map(|((id, epoch), reply)| match reply {
-                    Ok(Reply::Answer(answer)) => (answer.state.as_str(), id.as_u128(), epoch.get()),
+                    Ok(Reply::Answer(answer, _)) => {
+                        (answer.state.as_str(), id.as_u128(), epoch.get())
+                    }
                     other => panic!("a settle was answered with {other:?}"),
                 }));
             }

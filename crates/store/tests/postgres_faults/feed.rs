@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use windlass_store::{Store as _, read::Scope};
+use windlass_store::{ReadFeed as _, read::Scope};
 
 use crate::{
     common::{postgres::SchemaHome, *},

@@ -10,7 +10,7 @@ use std::{
 use tokio::time::timeout;
 use windlass_kernel::{Kind, ops::NewJob};
 use windlass_store::{
-    Error, Store as _, Write,
+    Commit as _, Error, Inspect as _, Write,
     postgres::{Options, Postgres},
 };
 use windlass_testkit::postgres::Cluster;

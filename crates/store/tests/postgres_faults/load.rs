@@ -18,7 +18,7 @@ use windlass_kernel::{
     ops::{Cancel, Outcome, Requeue, Settle},
 };
 use windlass_store::{
-    Error, Replies, Reply, Store, Write,
+    Commit as _, Error, ReadFeed as _, Replies, Reply, Write,
     postgres::{Options, Postgres},
 };
 use windlass_testkit::refusals::RefusalNote;

@@ -15,7 +15,7 @@ use windlass_kernel::{
     ops::{Expire, Expiry, Idempotency, NewJob, NewTask, Requeue},
     rule::{Each, PutRule, RuleOp},
 };
-use windlass_store::{ClaimMany, Replies, Store as _, Write, postgres::Postgres};
+use windlass_store::{ClaimMany, Commit as _, Replies, Write, postgres::Postgres};
 use windlass_testkit::postgres::Cluster;
 
 use crate::{

@@ -6,7 +6,7 @@ use std::{
 };
 
 use windlass_kernel::{JobId, State};
-use windlass_store::{Store as _, Write, read::Scope};
+use windlass_store::{Commit as _, ReadFeed as _, Write, read::Scope};
 
 use crate::{
     common::{postgres::SchemaHome, *},

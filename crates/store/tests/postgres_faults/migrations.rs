@@ -6,7 +6,7 @@ use std::{
 };
 
 use tokio::time::timeout;
-use windlass_store::{Error, Store as _, postgres::Postgres};
+use windlass_store::{Commit as _, Error, postgres::Postgres};
 
 use crate::{
     common::{postgres::SchemaHome, *},

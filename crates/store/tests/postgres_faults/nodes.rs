@@ -11,7 +11,7 @@ use windlass_kernel::{
     Answer, IdempotencyKey, IdempotencyScope, Jitter, JobId, Kind, Refusal, State,
     ops::{Cancel, Expire, Expiry, Idempotency, NewJob},
 };
-use windlass_store::{Reply, Store as _, Write, postgres::Postgres, read::Scope};
+use windlass_store::{Commit as _, ReadJobs as _, Reply, Write, postgres::Postgres, read::Scope};
 
 use crate::{
     common::{postgres::SchemaHome, *},

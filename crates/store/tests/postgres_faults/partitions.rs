@@ -19,7 +19,7 @@ use windlass_kernel::{
     Jitter,
     ops::{Expire, Expiry, NewJob},
 };
-use windlass_store::{Store as _, postgres::Postgres};
+use windlass_store::{Commit as _, Error, Inspect as _, postgres::Postgres};
 use windlass_testkit::{
     network::{Cut, Line},
     postgres::{Cluster, Door, Options},
@@ -240,8 +240,12 @@ impl Fleet {
             let (what, jitter) = (Expiry::Lease, Jitter::NONE);
             write(Expire { job_id: job.id, version: job.version, what, jitter })
         });
-        // Most of them are refused: those leases have not run out.
-        self.runtime.block_on(self.store.commit(expire.collect::<Vec<_>>().into())).unwrap();
+        // Most of them are refused: those leases have not run out. A node that is cut off may hold locks until the server
+        // notices, and on a busy machine that may be later than others wait for them.
+        match self.runtime.block_on(self.store.commit(expire.collect::<Vec<_>>().into())) {
+            Ok(_) | Err(Error::Unavailable(_)) => {}
+            Err(error) => panic!("{error:?}"),
+        }
         open.len() as u64
     }
 

@@ -4,7 +4,7 @@ use std::{error::Error as _, io::Write as _, process::Stdio, thread::sleep, time
 
 use windlass_kernel::{Refusal, State};
 use windlass_store::{
-    Store as _,
+    Commit as _, ReadJobs as _,
     postgres::{Options, Postgres},
     read::Scope,
 };

@@ -12,7 +12,7 @@ use std::{
 
 use tokio::runtime::Runtime;
 use windlass_kernel::{JobId, Refusal, State};
-use windlass_store::{Store as _, postgres::Postgres, read::Scope};
+use windlass_store::{Commit as _, ReadJobs as _, postgres::Postgres, read::Scope};
 use windlass_testkit::postgres::{Cluster, Options, Stop};
 
 use crate::{

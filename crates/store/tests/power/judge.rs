@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, fs, path::Path, sync::Arc};
 use windlass_kernel::JobId;
 use windlass_store::{
     Error,
-    read::{Cursor, JobFilter},
+    read::{JobFilter, PageFrom},
     sqlite::check,
 };
 
@@ -68,7 +68,7 @@ fn jobs(test: &FileStore) -> Result<Jobs, Error> {
     let mut found = Jobs::new();
     let mut from = None;
     loop {
-        let cursor = Cursor { from, limit: Cursor::LIMIT_MAX };
+        let cursor = PageFrom { from, limit: PageFrom::LIMIT_MAX };
         let page = test.store.jobs(JobFilter::of(tenant()), cursor);
         let page = test.runtime.block_on(page)?;
         found.extend(page.items.iter().map(|job| (job.id.as_u128(), said(job))));

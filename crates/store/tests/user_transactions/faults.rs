@@ -13,7 +13,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use windlass_kernel::{JobId, State, Timestamp};
 use windlass_store::{
     Error,
-    check::Rule,
+    check::Invariant,
     sqlite::{self, Options, Sqlite},
 };
 
@@ -149,7 +149,7 @@ fn garbage_is_set_aside_and_stops_nobody() {
     assert_eq!(inbox_text(&test.sql(), "inbox_set_aside ORDER BY id"), before);
     let report = sqlite::check(&test.path).unwrap();
     assert_eq!(report.violations.len(), GARBAGE.len(), "{report}");
-    check(&test, &[Rule::InboxSetAside]);
+    check(&test, &[Invariant::InboxSetAside]);
     assert!(report.to_string().contains("op: unknown field `colour`"), "{report}");
 }
 
@@ -176,7 +176,7 @@ fn a_row_that_the_database_refuses_is_set_aside_alone() {
     assert_eq!((count(&test, "inbox"), count(&test, "inbox_set_aside")), (0, 7));
     assert_eq!(count(&test, "jobs"), 44);
     test.sql().execute_batch("DROP TRIGGER no_poison").unwrap();
-    check(&test, &[Rule::InboxSetAside]);
+    check(&test, &[Invariant::InboxSetAside]);
     // Whoever has removed the cause can put them back.
     let back = "INSERT INTO inbox (job_id, tenant, at, op, payload)
             SELECT job_id, tenant, at, op, payload FROM inbox_set_aside ORDER BY id;

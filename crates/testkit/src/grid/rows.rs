@@ -4,15 +4,17 @@ use std::time::Duration;
 
 use windlass_kernel::{
     Digest, DlqId, Jitter, JobId, Op,
-    ids::CorrelationKey,
+    ids::{CorrelationKey, StepKey},
+    ledger::{Mode, RecordedBy, Shape, Step, StepOutcome},
     ops::{
-        ApproveDiscard, Bury, Checkpoint, Claim, Enqueue, Expire, Expiry, Outcome, Promote,
-        PromoteWhen, Release, Renew, Rerun, RetryNow, Start, Wake, WakeBy,
+        Advance, ApproveDiscard, Bury, Checkpoint, Claim, Enqueue, Entry, Expire, Expiry, HandIn,
+        Happened, Outcome, Promote, PromoteWhen, Release, Renew, Rerun, Resolve, RetryNow, Signal,
+        Start, Wake, WakeBy,
     },
 };
 
 use super::sample::{
-    Sample, awaited, by_worker, cancelled, json, last, partial, retryable, succeeded, user,
+    Sample, awaited, by_worker, cancelled, json, last, partial, retryable, signal, succeeded, user,
 };
 
 /// One row: an op in one of its variants.
@@ -54,8 +56,21 @@ pub(super) const ROWS: &[Row] = rows! {
     "settle, the same again" => |job| op(job.settled.clone()?);
     "checkpoint" => |job| op(checkpoint(job));
     "wait" => |job| op(job.wait_for());
-    "wake by its signal" => |job| op(wake(job, signal(awaited())));
-    "wake by another signal" => |job| op(wake(job, signal(CorrelationKey::new("x").ok()?)));
+    "advance, begin" => |job| op(advance(job, begun()));
+    "advance, record" => |job| op(advance(job, recorded("1")));
+    "advance, the same again" => |job| { let advance = advance(job, recorded("1")); again(job, advance) };
+    "advance, record something else" => |job| {
+        again(job, advance(job, recorded("1")))?;
+        op(advance(job, recorded("2")))
+    };
+    "hand_in" => |job| { hand_over(job)?; op(hand_in(job)) };
+    "signal that is awaited" => |job| op(signal(job.job_id, awaited()));
+    "signal that is not awaited" => |job| op(signal(job.job_id, other_key()));
+    "signal, expected to be awaited" => |job| {
+        op(Signal { expect_waiting: true, ..signal(job.job_id, other_key()) })
+    };
+    "signal, the same again" => |job| { let signal = signal(job.job_id, other_key()); again(job, signal) };
+    "resolve" => |job| op(resolve(job));
     "wake by a child" => |job| op(wake(job, WakeBy::Child { child: JobId::from_u128(9) }));
     "wake by time" => |job| { long_after(job); op(wake(job, time(job))) };
     "expire lease" => |job| expire(job, Expiry::Lease);
@@ -157,15 +172,67 @@ fn due(job: &Sample, version: u64) -> Option<Op> {
 
 fn checkpoint(job: &Sample) -> Checkpoint {
     let state = Digest::of("half way");
-    Checkpoint { job_id: job.job_id, epoch: job.epoch, by: by_worker(), state }
+    let (job_id, epoch, by) = (job.job_id, job.epoch, by_worker());
+    Checkpoint { job_id, epoch, by, state, kept: Some(json("\"half way\"")) }
 }
 
 fn wake(job: &Sample, by: WakeBy) -> Wake {
     Wake { job_id: job.job_id, by }
 }
 
-fn signal(key: CorrelationKey) -> WakeBy {
-    WakeBy::Signal { key, payload: None, by: user("ann") }
+fn other_key() -> CorrelationKey {
+    CorrelationKey::new("x").expect("a key")
+}
+
+fn step_key() -> StepKey {
+    StepKey::of_step("charge", 1).expect("a key")
+}
+
+fn advance(job: &Sample, what: Happened) -> Advance {
+    let shape = Shape::step(Mode::Idempotent, None);
+    let entries = vec![Entry { key: step_key(), shape, location: None, what }];
+    Advance { job_id: job.job_id, epoch: job.epoch, by: by_worker(), entries }
+}
+
+fn begun() -> Happened {
+    Happened::Begun { call_id: 1, until: None }
+}
+
+fn recorded(result: &str) -> Happened {
+    let outcome = StepOutcome::Done(json(result));
+    Happened::Recorded { outcome, by: RecordedBy::Executed, mail: None }
+}
+
+/// The step was begun under the epoch of the caller, whoever has the job now.
+fn hand_over(job: &mut Sample) -> Option<()> {
+    let row = job.store.jobs.get(&job.job_id)?;
+    let step = Step {
+        job_id: row.id,
+        key: step_key(),
+        shape: Shape::step(Mode::Once, None),
+        epoch: job.epoch,
+        call_id: 1,
+        begun_at: row.updated_at,
+        until: None,
+        location: None,
+        tries: 0,
+        failure: None,
+        next_try_at: None,
+        not_done: false,
+        record: None,
+    };
+    job.store.steps.insert((row.id, step_key()), step);
+    Some(())
+}
+
+fn hand_in(job: &Sample) -> HandIn {
+    let (job_id, epoch, by) = (job.job_id, job.epoch, by_worker());
+    HandIn { job_id, key: step_key(), epoch, outcome: StepOutcome::Done(json("1")), by }
+}
+
+fn resolve(job: &Sample) -> Resolve {
+    let (job_id, reason, by) = (job.job_id, "it was looked up".to_owned(), user("ann"));
+    Resolve { job_id, statement: None, reason, by }
 }
 
 fn time(job: &Sample) -> WakeBy {

@@ -7,9 +7,10 @@ use windlass_kernel::{
     State, TenantId, Timestamp, WorkerId,
     ids::{ClaimId, CorrelationKey},
     job::{Wait, WaitOn},
+    ledger::{MailContent, MailName},
     ops::{
         Bury, Cancel, Claim, Discard, Enqueue, Expire, Expiry, NewJob, Outcome, Requeue, Settle,
-        Start, WaitFor, Wake, WakeBy,
+        Signal, Start, WaitFor,
     },
 };
 
@@ -140,7 +141,8 @@ impl Sample {
     /// What the job waits for, when it waits.
     pub(super) fn wait_for(&self) -> WaitFor {
         let wait = Wait { on: WaitOn::Signal(awaited()), until: Some(self.now.plus(HOUR)) };
-        WaitFor { job_id: self.job_id, epoch: self.epoch, by: by_worker(), wait }
+        let (job_id, epoch, by) = (self.job_id, self.epoch, by_worker());
+        WaitFor { job_id, epoch, by, wait, mails_seen: None }
     }
 
     /// Lets time pass.
@@ -238,8 +240,7 @@ impl Sample {
 
     fn wake(self) -> Sample {
         let job_id = self.job_id;
-        let by = WakeBy::Signal { key: awaited(), payload: None, by: user("ann") };
-        self.commit(Wake { job_id, by })
+        self.commit(signal(job_id, awaited()))
     }
 
     fn cancel(self) -> Sample {
@@ -329,4 +330,11 @@ pub(super) fn last() -> Outcome {
 
 pub(super) fn cancelled() -> Outcome {
     Outcome::Cancelled { reason: None }
+}
+
+/// A signal with this key.
+pub(super) fn signal(job_id: JobId, key: CorrelationKey) -> Signal {
+    let content = MailContent::Payload(json("null"));
+    let (name, by) = (MailName::Signal(key), user("ann"));
+    Signal { job_id, name, content, expect_waiting: false, by }
 }

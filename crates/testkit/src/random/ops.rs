@@ -4,24 +4,25 @@
 use std::time::Duration;
 
 use windlass_kernel::{
-    Actor, By, Digest, DlqId, Epoch, Failure, Jitter, Job, JobId, Kind, LetterState, Op, Payload,
+    Actor, By, DlqId, Epoch, Failure, Jitter, Job, JobId, Kind, LetterState, Op, Payload,
     Principal, Queue, Refusal, RetryPolicy, State, TaskId, WorkerId,
     ids::{ClaimId, CorrelationKey, IdempotencyKey, IdempotencyScope},
     job::{Priority, Wait, WaitOn},
     ops::{
-        ApproveDiscard, Bury, Cancel, Checkpoint, Claim, Discard, Enqueue, Expire, Expiry,
-        Idempotency, NewJob, NewTask, Outcome, Promote, PromoteWhen, Release, Renew, Requeue,
-        Rerun, RetryNow, Settle, Start, WaitFor, Wake, WakeBy,
+        ApproveDiscard, Bury, Cancel, Claim, Discard, Enqueue, Expire, Expiry, Idempotency, NewJob,
+        NewTask, Outcome, Promote, PromoteWhen, Release, Renew, Requeue, Rerun, RetryNow, Settle,
+        Start, WaitFor, Wake, WakeBy,
     },
     timer,
 };
 
-use super::{Chance, World};
+use super::{Chance, World, ledger::checkpoint};
 
 impl World {
     pub(super) fn next_op(&mut self, chance: &mut Chance) -> Op {
         let op = match chance.below(100) {
-            0..14 => self.enqueue(chance),
+            0..13 => self.enqueue(chance),
+            13 => self.hand_in(chance).unwrap_or_else(|| self.enqueue(chance)),
             14..28 => self.after_the_end(chance),
             28..42 => self.mischief(chance),
             _ => self.next_of_a_live_job(chance),
@@ -185,8 +186,10 @@ impl World {
             14..21 => cancel(job, chance),
             21..24 => bury(job),
             24..32 => self.expire_lease(job, chance),
-            32..42 => checkpoint(job, job.epoch, chance),
-            42..60 => self.wait(job, chance),
+            32..37 => checkpoint(job, job.epoch, chance),
+            37..50 => self.advance(job, chance),
+            50..54 => self.signal(job, chance),
+            54..68 => self.wait(job, chance),
             _ => settle(job, job.epoch, chance).into(),
         }
     }
@@ -208,18 +211,23 @@ impl World {
         let on = match chance.pick(&children) {
             Some(child) if chance.percent(60) => WaitOn::Child(*child),
             _ if chance.percent(30) => WaitOn::Time,
+            _ if chance.percent(40) => self.ledger_wait(job, chance),
             _ => WaitOn::Signal(correlation_key(chance)),
         };
         let percent = if on == WaitOn::Time { 100 } else { 50 };
         let until = chance.maybe(percent, |chance| self.now.plus(chance.ms(0, 30_000)));
         let wait = Wait { on, until };
-        WaitFor { job_id: job.id, epoch: job.epoch, by: holder(job), wait }.into()
+        let percent = if wait.on.has_message() { 100 } else { 50 };
+        let unseen = u32::from(job.version.is_multiple_of(7));
+        let mails_seen = chance.maybe(percent, |_| job.ledger.mails.saturating_sub(unseen));
+        WaitFor { job_id: job.id, epoch: job.epoch, by: holder(job), wait, mails_seen }.into()
     }
 
     fn next_of_waiting(&mut self, job: &Job, chance: &mut Chance) -> Op {
         match chance.below(100) {
             0..8 => cancel(job, chance),
             8..12 => bury(job),
+            12..16 => self.signal(job, chance),
             _ => self.end_wait(job),
         }
     }
@@ -227,12 +235,12 @@ impl World {
     /// The op that ends a job's wait, at the time when it can.
     pub(super) fn end_wait(&mut self, job: &Job) -> Op {
         let wait = job.wait.as_ref().expect("a waiting job has a wait");
+        if let Some(op) = Self::end_by_ledger(job, &wait.on) {
+            return op;
+        }
         let by = match &wait.on {
-            WaitOn::Signal(key) => {
-                WakeBy::Signal { key: key.clone(), payload: None, by: user("ann") }
-            }
             WaitOn::Child(child) => WakeBy::Child { child: *child },
-            WaitOn::Time => {
+            _ => {
                 self.now = self.now.max(wait.until.expect("a wait for a time has one"));
                 WakeBy::Time { version: job.version }
             }
@@ -323,8 +331,7 @@ impl World {
         let waiting = live.into_iter().filter(|job| job.state == State::Waiting);
         let job = *chance.pick(&waiting.collect::<Vec<_>>())?;
         let by = if chance.percent(50) {
-            let key = CorrelationKey::new("nobody waits for this").expect("a key");
-            WakeBy::Signal { key, payload: Some(Digest::of("x")), by: user("ann") }
+            WakeBy::Child { child: JobId::from_u128(u128::MAX) }
         } else {
             WakeBy::Time { version: job.version }
         };
@@ -400,7 +407,8 @@ fn write_under(job: &Job, epoch: Epoch, chance: &mut Chance) -> Op {
         3 => checkpoint(job, epoch, chance),
         4 => {
             let wait = Wait { on: WaitOn::Signal(correlation_key(chance)), until: None };
-            WaitFor { job_id: job.id, epoch, by: holder(job), wait }.into()
+            let by = holder(job);
+            WaitFor { job_id: job.id, epoch, by, wait, mails_seen: None }.into()
         }
         _ => settle(job, epoch, chance).into(),
     }
@@ -446,11 +454,6 @@ fn release(job: &Job) -> Op {
     Release { job_id: job.id, epoch: job.epoch, by: holder(job) }.into()
 }
 
-fn checkpoint(job: &Job, epoch: Epoch, chance: &mut Chance) -> Op {
-    let state = Digest::of(&chance.below(10).to_string());
-    Checkpoint { job_id: job.id, epoch, by: holder(job), state }.into()
-}
-
 fn settle(job: &Job, epoch: Epoch, chance: &mut Chance) -> Settle {
     let outcome = match chance.below(100) {
         0..30 => Outcome::Succeeded { result: chance.maybe(50, payload) },
@@ -482,7 +485,7 @@ fn bury(job: &Job) -> Op {
 }
 
 /// Whoever holds the job, or would say so.
-fn holder(job: &Job) -> By {
+pub(super) fn holder(job: &Job) -> By {
     By::worker(job.lease.as_ref().map_or_else(|| session(0, 0), |lease| lease.worker.clone()))
 }
 
@@ -502,7 +505,7 @@ fn session(place: usize, start: u64) -> WorkerId {
 }
 
 /// A user by name.
-fn user(name: &str) -> By {
+pub(super) fn user(name: &str) -> By {
     Actor::User(Principal::new(name).expect("a name")).into()
 }
 
@@ -540,7 +543,7 @@ fn payload(chance: &mut Chance) -> Payload {
     Payload::parse(&format!("{{\"n\":{}}}", chance.below(4)), 100).expect("JSON")
 }
 
-fn correlation_key(chance: &mut Chance) -> CorrelationKey {
+pub(super) fn correlation_key(chance: &mut Chance) -> CorrelationKey {
     CorrelationKey::new(format!("s{}", chance.below(4))).expect("a key")
 }
 

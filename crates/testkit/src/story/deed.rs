@@ -5,7 +5,10 @@
 
 use std::time::Duration;
 
-use windlass_kernel::job::ScheduleType;
+use windlass_kernel::{
+    job::ScheduleType,
+    ledger::{Mode, RecordedBy},
+};
 
 use super::words::{Name, Result, Words, unknown};
 
@@ -28,8 +31,12 @@ pub(super) enum What {
     Release { held: Held },
     Settle { held: Held, outcome: Ending, stats: Option<String>, jitter: Duration },
     Checkpoint { held: Held, state: String },
-    Wait { held: Held, on: Awaited, limit: Option<Duration> },
-    Wake { by: Waker },
+    Wait { held: Held, on: Awaited, limit: Option<Duration>, seen: Option<u32> },
+    Wake { child: Name },
+    Advance { held: Held, step: StepLine, happened: StepHappened },
+    HandIn { held: Held, key: String, result: String },
+    Signal { name: SignalName, content: SignalContent, expect_waiting: bool, by: String },
+    Resolve { key: Option<String>, result: Option<String>, by: String, because: String },
     Cancel { force: bool, grace: Option<Duration>, by: String, because: Option<String> },
     RetryNow { by: String },
     RunNow { by: String },
@@ -38,6 +45,44 @@ pub(super) enum What {
     Discard { by: String, because: String },
     Approve { by: String },
     Rerun { new: Name, by: String },
+}
+
+/// A step as a line names it.
+#[derive(Debug)]
+pub(super) struct StepLine {
+    pub(super) key: String,
+    pub(super) mode: Mode,
+    pub(super) input: Option<String>,
+}
+
+/// What happens to a step.
+#[derive(Debug)]
+pub(super) enum StepHappened {
+    Begun { call: u64 },
+    TryFailed { code: String },
+    Recorded { outcome: StepEnd, by: RecordedBy },
+}
+
+/// What came of a step: a result, or the code of a failure.
+#[derive(Debug)]
+pub(super) enum StepEnd {
+    Result(String),
+    Failed(String),
+}
+
+/// What a signal is known by.
+#[derive(Debug)]
+pub(super) enum SignalName {
+    Signal { key: String },
+    Message { channel: String, id: String },
+    Child { job: Name },
+}
+
+/// What a signal brings.
+#[derive(Debug)]
+pub(super) enum SignalContent {
+    Payload(String),
+    Rejected(String),
 }
 
 /// All that an enqueue can say. What it does not say is as usual.
@@ -105,6 +150,8 @@ pub(super) enum Awaited {
 pub(super) enum Waker {
     Signal { key: String },
     Child { job: Name },
+    Message { channel: String },
+    Operator { code: String, step: Option<String> },
 }
 
 /// The lease of a claim or a renewal that names none.
@@ -115,7 +162,8 @@ const PERSON: &str = "ops";
 impl Deed {
     /// The verbs that become one op.
     pub(super) const VERBS: &'static str = "enqueue claim start renew release settle checkpoint wait \
-         wake cancel retry_now run_now bury requeue discard approve rerun";
+         begin try_failed record hand_in wake signal message resolve cancel retry_now run_now bury requeue \
+         discard approve rerun";
 
     /// The jobs that it names, in order.
     pub(super) fn jobs(&self) -> Vec<Name> {
@@ -134,10 +182,11 @@ impl Deed {
         let what = match verb {
             "enqueue" => What::Enqueue(Box::new(read_enqueue(words)?)),
             "claim" => read_claim(words)?,
-            "start" | "renew" | "release" | "settle" | "checkpoint" | "wait" => {
-                read_held(verb, words)?
-            }
-            "wake" => What::Wake { by: read_waker(words, "signal child")? },
+            "start" | "renew" | "release" | "settle" | "checkpoint" | "wait" | "begin"
+            | "try_failed" | "record" | "hand_in" => read_held(verb, words)?,
+            "wake" => read_wake(words)?,
+            "signal" | "message" => read_signal(verb, words)?,
+            "resolve" => read_resolve(words)?,
             "cancel" => read_cancel(words)?,
             _ => read_by_person(verb, words)?,
         };
@@ -248,7 +297,13 @@ fn read_held(verb: &str, words: &mut Words) -> Result<What> {
             let on = read_awaited(words)?;
             let has_limit = matches!(on, Awaited::Other(_)) && words.take("for");
             let limit = if has_limit { Some(words.duration("for")?) } else { None };
-            What::Wait { held, on, limit }
+            let seen = if words.take("seen") { Some(words.number("seen")?) } else { None };
+            What::Wait { held, on, limit, seen }
+        }
+        "begin" | "try_failed" | "record" => read_step(verb, held, words)?,
+        "hand_in" => {
+            let key = words.word("the step")?;
+            What::HandIn { held, key, result: words.json("the result")? }
         }
         _ => read_settle(held, words)?,
     })
@@ -301,15 +356,104 @@ fn read_awaited(words: &mut Words) -> Result<Awaited> {
     if words.take("time") {
         return Ok(Awaited::Time { after: words.duration("time")? });
     }
-    read_waker(words, "signal time child").map(Awaited::Other)
+    read_waker(words).map(Awaited::Other)
 }
 
-fn read_waker(words: &mut Words, known: &str) -> Result<Waker> {
+/// A step, and what happens to it.
+fn read_step(verb: &str, held: Held, words: &mut Words) -> Result<What> {
+    let key = words.word("the step")?;
+    let mode = words.word("the mode")?;
+    let Some(mode) = Mode::parse(&mode) else {
+        return unknown("mode", &mode, "once idempotent pure");
+    };
+    let mut step = StepLine { key, mode, input: None };
+    let (mut call, mut by) = (1, RecordedBy::Executed);
+    let mut end = StepEnd::Result("null".to_owned());
+    let code = if verb == "try_failed" { words.word("the code")? } else { String::new() };
+    while let Some(key) = words.key()? {
+        match (key.as_str(), verb) {
+            ("input", _) => step.input = Some(words.json("input")?),
+            ("call", "begin") => call = words.number("call")?,
+            ("result", "record") => end = StepEnd::Result(words.json("result")?),
+            ("failed", "record") => end = StepEnd::Failed(words.word("failed")?),
+            ("as", "record") => {
+                let word = words.word("as")?;
+                let Some(how) = RecordedBy::parse(&word) else {
+                    return unknown("way to know", &word, "executed late_effect reconciled stated");
+                };
+                by = how;
+            }
+            _ => {
+                let known = "input, for begin: call, for record: result failed as";
+                return unknown(&format!("word for {verb}"), &key, known);
+            }
+        }
+    }
+    let happened = match verb {
+        "begin" => StepHappened::Begun { call },
+        "try_failed" => StepHappened::TryFailed { code },
+        _ => StepHappened::Recorded { outcome: end, by },
+    };
+    Ok(What::Advance { held, step, happened })
+}
+
+fn read_signal(verb: &str, words: &mut Words) -> Result<What> {
+    let name = if verb == "message" {
+        let channel = words.word("the channel")?;
+        SignalName::Message { channel, id: words.word("the id")? }
+    } else if words.take("child") {
+        SignalName::Child { job: words.job("child")? }
+    } else {
+        SignalName::Signal { key: words.word("the key")? }
+    };
+    let mut content = SignalContent::Payload("null".to_owned());
+    let (mut expect_waiting, mut by) = (false, PERSON.to_owned());
+    while let Some(key) = words.key()? {
+        match key.as_str() {
+            "payload" => content = SignalContent::Payload(words.json("payload")?),
+            "reject" => content = SignalContent::Rejected(words.word("reject")?),
+            "expect_waiting" => expect_waiting = true,
+            "by" => by = words.word("by")?,
+            _ => return unknown("word for a signal", &key, "payload reject expect_waiting by"),
+        }
+    }
+    Ok(What::Signal { name, content, expect_waiting, by })
+}
+
+fn read_resolve(words: &mut Words) -> Result<What> {
+    let (mut key, mut result, mut by, mut because) = (None, None, PERSON.to_owned(), None);
+    while let Some(word) = words.key()? {
+        match word.as_str() {
+            "step" => key = Some(words.word("step")?),
+            "result" => result = Some(words.json("result")?),
+            "by" => by = words.word("by")?,
+            "because" => because = Some(words.rest()),
+            _ => return unknown("word for resolve", &word, "step result by because"),
+        }
+    }
+    let because = because.unwrap_or_default();
+    Ok(What::Resolve { key, result, by, because })
+}
+
+fn read_wake(words: &mut Words) -> Result<What> {
+    if words.take("child") {
+        return Ok(What::Wake { child: words.job("child")? });
+    }
+    unknown("waker", &words.word("what wakes it")?, "child")
+}
+
+fn read_waker(words: &mut Words) -> Result<Waker> {
     let word = words.word("what is waited for")?;
     match word.as_str() {
         "signal" => Ok(Waker::Signal { key: words.word("signal")? }),
         "child" => Ok(Waker::Child { job: words.job("child")? }),
-        _ => unknown("wait", &word, known),
+        "message" => Ok(Waker::Message { channel: words.word("message")? }),
+        "operator" => {
+            let code = words.word("operator")?;
+            let step = if words.take("step") { Some(words.word("step")?) } else { None };
+            Ok(Waker::Operator { code, step })
+        }
+        _ => unknown("wait", &word, "signal time child message operator"),
     }
 }
 

@@ -10,6 +10,7 @@ use windlass_kernel::{
     Timestamp,
     contract::{jobs, runs, tasks},
     job::Origin,
+    ledger::StepAnswer,
     transition::AttemptState,
 };
 
@@ -73,6 +74,12 @@ type FieldOf<T> = (&'static str, Kind, fn(&T) -> Option<String>);
 const FIELDS: &[FieldOf<Seen>] = &[
     ("job", Kind::Job, |seen| Some(Name::of(seen.job.id).to_string())),
     ("recorded", Kind::YesNo, |seen| Some(yes_no(seen.answer.as_ref()?.recorded))),
+    ("answer", Kind::Text, |seen| seen.answer().steps.last().map(step_answer)),
+    ("steps", Kind::Number, |seen| Some(seen.job.ledger.steps.to_string())),
+    ("records", Kind::Number, |seen| Some(seen.job.ledger.recorded.to_string())),
+    ("mails", Kind::Number, |seen| Some(seen.job.ledger.mails.to_string())),
+    ("taken", Kind::Number, |seen| Some(seen.job.ledger.taken.to_string())),
+    ("delivered", Kind::YesNo, |seen| Some(yes_no(seen.answer.as_ref()?.delivered))),
     ("epoch", Kind::Number, |seen| Some(seen.answer().epoch.to_string())),
     ("lease_in", Kind::Time, |seen| seen.until(seen.answer().leased_until)),
     ("next_retry_in", Kind::Time, |seen| seen.until(seen.answer().next_retry_at)),
@@ -281,6 +288,8 @@ impl Seen {
             next_retry_at: self.job.next_retry_at,
             dlq_id: self.job.dlq_id,
             cancel_requested: self.job.cancel.is_some(),
+            steps: Vec::new(),
+            delivered: false,
         })
     }
 
@@ -312,6 +321,18 @@ fn named(text: &str) -> String {
     match id.parse() {
         Ok(id) => format!("{}{rest}", Name::of(id)),
         Err(_) => text.to_owned(),
+    }
+}
+
+/// What is said of an entry of a ledger, in a word: a number says which record it is.
+fn step_answer(answer: &StepAnswer) -> String {
+    match answer {
+        StepAnswer::Execute { .. } => "execute".to_owned(),
+        StepAnswer::Recorded(record) => format!("recorded:{}", record.number),
+        StepAnswer::Wait => "wait".to_owned(),
+        StepAnswer::Barrier { .. } => "barrier".to_owned(),
+        StepAnswer::Done { number } => format!("done:{number}"),
+        StepAnswer::Noted => "noted".to_owned(),
     }
 }
 

@@ -74,7 +74,7 @@ macro_rules! story_tests {
     ($new_world:expr) => {
         $crate::story_tests!(@ $new_world;
             rp_001 rp_002 rp_003 rp_004 rp_005 runs_edges tasks_attempts idempotency lease cancel
-            interruption wait dead_letters rerun timeouts schedule);
+            interruption wait ledger dead_letters rerun timeouts schedule);
     };
     (@ $new_world:expr; $($name:ident)*) => {
         $(#[test]

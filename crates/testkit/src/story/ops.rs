@@ -7,16 +7,21 @@ use windlass_kernel::{
     Actor, By, Class, Digest, DlqId, Epoch, Failure, IdempotencyKey, IdempotencyScope, Jitter, Job,
     Kind, LimitKey, Op, Payload, Principal, Queue, Refusal, RetryPolicy, Tag, TaskId, TenantId,
     Timestamp, TraceId, UniqueKey, WorkerId,
-    ids::{ClaimId, CorrelationKey},
+    ids::{Channel, ClaimId, CorrelationKey, MessageId, StepKey},
     job::{Priority, ScheduleType, Wait, WaitOn},
+    ledger::{MailContent, MailName, Shape, StepOutcome},
     ops::{
-        ApproveDiscard, Bury, Cancel, Checkpoint, Claim, Discard, Enqueue, Idempotency, NewJob,
-        NewTask, Outcome, Promote, PromoteWhen, Release, Renew, Requeue, Rerun, RetryNow, Settle,
-        Start, WaitFor, Wake, WakeBy,
+        Advance, ApproveDiscard, Bury, Cancel, Checkpoint, Claim, Discard, Enqueue, Entry, HandIn,
+        Happened, Idempotency, NewJob, NewTask, Outcome, Promote, PromoteWhen, Release, Renew,
+        Requeue, Rerun, Resolve, RetryNow, Settle, Signal, Start, Stated, Statement, WaitFor, Wake,
+        WakeBy,
     },
 };
 
-use super::deed::{Asked, Awaited, Deed, Ending, Held, Waker, What};
+use super::deed::{
+    Asked, Awaited, Deed, Ending, Held, SignalContent, SignalName, StepEnd, StepHappened, StepLine,
+    Waker, What,
+};
 
 /// What a deed does not say itself.
 pub(super) struct Setting<'a> {
@@ -67,22 +72,66 @@ pub(super) fn op(deed: &Deed, setting: &Setting<'_>) -> Result<Op, Refusal> {
         }
         What::Checkpoint { held, state } => {
             let (epoch, by) = lease(held, setting)?;
-            Op::Checkpoint(Checkpoint { job_id, epoch, by, state: Digest::of(state) })
+            let kept = payload(Some(state))?;
+            Op::Checkpoint(Checkpoint { job_id, epoch, by, state: Digest::of(state), kept })
         }
-        What::Wait { held, on, limit } => {
+        What::Advance { held, step, happened } => {
+            let (epoch, by) = lease(held, setting)?;
+            Op::Advance(Advance { job_id, epoch, by, entries: vec![entry(step, happened)?] })
+        }
+        What::HandIn { held, key, result } => {
+            let (epoch, by) = lease(held, setting)?;
+            let outcome = StepOutcome::Done(payload(Some(result))?.expect("it was given"));
+            Op::HandIn(HandIn { job_id, key: StepKey::new(key)?, epoch, outcome, by })
+        }
+        What::Signal { name, content, expect_waiting, by } => Op::Signal(Signal {
+            job_id,
+            name: mail_name(name)?,
+            content: match content {
+                SignalContent::Payload(text) => {
+                    MailContent::Payload(payload(Some(text))?.expect("it was given"))
+                }
+                SignalContent::Rejected(code) => MailContent::Rejected(failure(code, false)),
+            },
+            expect_waiting: *expect_waiting,
+            by: actor(by)?,
+        }),
+        What::Resolve { key, result, by, because } => {
+            let statement = match key {
+                Some(key) => Some(Statement {
+                    key: StepKey::new(key)?,
+                    what: match payload(result.as_deref())? {
+                        Some(result) => Stated::Happened(StepOutcome::Done(result)),
+                        None => Stated::NotDone,
+                    },
+                }),
+                None => None,
+            };
+            Op::Resolve(Resolve { job_id, statement, reason: because.clone(), by: actor(by)? })
+        }
+        What::Wait { held, on, limit, seen } => {
             let (epoch, by) = lease(held, setting)?;
             let mut until = limit.map(|limit| setting.now.plus(limit));
             let on = match on {
                 Awaited::Other(Waker::Signal { key }) => WaitOn::Signal(CorrelationKey::new(key)?),
                 Awaited::Other(Waker::Child { job }) => WaitOn::Child(job.id()),
+                Awaited::Other(Waker::Message { channel }) => {
+                    WaitOn::Message(Channel::new(channel)?)
+                }
+                Awaited::Other(Waker::Operator { code, step }) => WaitOn::Operator {
+                    code: code.clone(),
+                    step: step.as_ref().map(StepKey::new).transpose()?,
+                    message: "as the story says".to_owned(),
+                },
                 Awaited::Time { after } => {
                     until = Some(setting.now.plus(*after));
                     WaitOn::Time
                 }
             };
-            Op::Wait(WaitFor { job_id, epoch, by, wait: Wait { on, until } })
+            let wait = Wait { on, until };
+            Op::Wait(WaitFor { job_id, epoch, by, wait, mails_seen: *seen })
         }
-        What::Wake { by } => Op::Wake(Wake { job_id, by: wake_by(by)? }),
+        What::Wake { child } => Op::Wake(Wake { job_id, by: WakeBy::Child { child: child.id() } }),
         What::Cancel { force, grace, by, because } => Op::Cancel(Cancel {
             job_id,
             force: *force,
@@ -214,13 +263,42 @@ fn ending(ending: &Ending) -> Result<Outcome, Refusal> {
     })
 }
 
-fn wake_by(by: &Waker) -> Result<WakeBy, Refusal> {
-    Ok(match by {
-        Waker::Signal { key } => {
-            WakeBy::Signal { key: CorrelationKey::new(key)?, payload: None, by: actor("ops")? }
+fn entry(step: &StepLine, happened: &StepHappened) -> Result<Entry, Refusal> {
+    let input = payload(step.input.as_deref())?.map(|input| input.digest());
+    let what = match happened {
+        StepHappened::Begun { call } => Happened::Begun { call_id: *call, until: None },
+        StepHappened::TryFailed { code } => {
+            Happened::TryFailed { failure: failure(code, true), next_try_at: None }
         }
-        Waker::Child { job } => WakeBy::Child { child: job.id() },
+        StepHappened::Recorded { outcome, by } => {
+            let outcome = match outcome {
+                StepEnd::Result(text) => {
+                    StepOutcome::Done(payload(Some(text))?.expect("it was given"))
+                }
+                StepEnd::Failed(code) => StepOutcome::Failed(failure(code, false)),
+            };
+            Happened::Recorded { outcome, by: *by, mail: None }
+        }
+    };
+    let shape = Shape::step(step.mode, input);
+    Ok(Entry { key: StepKey::new(&step.key)?, shape, location: None, what })
+}
+
+fn mail_name(name: &SignalName) -> Result<MailName, Refusal> {
+    Ok(match name {
+        SignalName::Signal { key } => MailName::Signal(CorrelationKey::new(key)?),
+        SignalName::Message { channel, id } => {
+            MailName::Message { channel: Channel::new(channel)?, id: MessageId::new(id)? }
+        }
+        SignalName::Child { job } => MailName::Child(job.id()),
     })
+}
+
+fn failure(code: &str, retryable: bool) -> Failure {
+    match retryable {
+        true => Failure::transient(code, "as the story says"),
+        false => Failure::permanent(code, "as the story says"),
+    }
 }
 
 fn payload(text: Option<&str>) -> Result<Option<Payload>, Refusal> {

@@ -3,14 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use reqwest::Method;
-use serde::Serialize;
 use windlass_kernel::{
-    Actor, Answer, Op, Queue, Refusal, Rule, ScheduleOp, Scope, WorkerId,
-    ids::ClaimId,
+    Actor, Answer, Op, Refusal, ScheduleOp, Scope, WorkerId,
     ops::{Expire, Expiry, PromoteWhen},
     rule::RuleOp,
     schedule::Action,
-    time::{as_ms, duration_ms},
+    time::as_ms,
 };
 use windlass_store::{ClaimMany, Error, Granted, Reply, Scheduled, Write};
 
@@ -18,8 +16,12 @@ use super::{
     commit::{json, unsent},
     link::{Failed, Link, unfit},
     problem::Problem,
-    schedules::{Backfilled, NewScheduleDocument, ScheduleDocument, Triggered},
-    wire::{JobDocument, Leases, LetterDocument, Requeued, Results},
+};
+use crate::wire::{
+    BackfillBody, Backfilled, CancelBody, ClaimBody, DiscardBody, JobDocument, Leases,
+    LetterDocument, OpResult, ReasonBody, RenewBody, RenewEntry, RequeueBody, Requeued, Results,
+    RetryBody, RetryOp, RuleDocument, ScheduleBody, ScheduleDocument, TriggerBody, Triggered,
+    raw_payload,
 };
 
 /// Sends a write that has a call of its own.
@@ -30,46 +32,29 @@ pub(super) async fn send_alone(link: &Link, write: &Write) -> Result<Reply, Fail
         Write::Listens { worker, .. } => goodbye(link, worker).await,
         Write::Rule(op) => rule(link, op).await,
         Write::Schedule(op) => schedule(link, op).await,
-        Write::Op { op, .. } => act(link, op).await.map(Reply::Answer),
+        Write::Op { op, .. } => act(link, op).await.map(|answer| Reply::Answer(answer, None)),
         Write::FollowUpDone { .. } | Write::Token(_) | Write::Clock(_) | Write::Mark { .. } => {
             unreachable!("no call is made for it")
         }
     }
 }
 
-#[derive(Serialize)]
-struct ClaimBody<'a> {
-    worker_id: &'a WorkerId,
-    queues: &'a [Queue],
-    kinds: &'a [windlass_kernel::Kind],
-    max: usize,
-    #[serde(rename = "lease_ms", with = "duration_ms")]
-    lease: Duration,
-    wait_ms: u64,
-    start: bool,
-    claim_id: ClaimId,
-    neighbours: &'a [WorkerId],
-}
-
 async fn claim(link: &Link, wanted: &ClaimMany) -> Result<Reply, Failed> {
     let body = ClaimBody {
-        worker_id: &wanted.worker,
-        queues: &wanted.queues,
-        kinds: &wanted.kinds,
-        max: wanted.max,
-        lease: wanted.lease,
-        wait_ms: 0,
+        worker_id: wanted.worker.clone(),
+        queues: wanted.queues.clone(),
+        kinds: wanted.kinds.clone(),
+        max: Some(wanted.max),
+        lease: Some(wanted.lease),
+        wait: None,
         start: wanted.start,
-        claim_id: wanted.claim_id,
-        neighbours: &wanted.neighbours,
+        claim_id: Some(wanted.claim_id.to_string()),
+        neighbours: wanted.neighbours.clone(),
     };
     let told: Leases = link.send(Method::POST, &["claims"], None, json(&body)).await?;
-    let jobs = told.leases.into_iter().map(|lease| {
-        let payload = lease.job.payload();
-        Ok(Granted { job: Arc::new(lease.job.into_job()?), payload })
-    });
-    let jobs = jobs.collect::<Result<Vec<Granted>, Refusal>>().map_err(|why| lost(&why))?;
-    Ok(Reply::Granted { jobs, again_at: told.again_at, repeated: told.repeated })
+    let jobs = told.leases.into_iter().map(Granted::try_from);
+    let jobs = jobs.collect::<Result<_, _>>().map_err(|why| lost(&why))?;
+    Ok(Reply::Granted { jobs, again_at: told.again_at, repeated: told.repeated == Some(true) })
 }
 
 /// It was written, and what is told of it cannot be right.
@@ -78,9 +63,10 @@ fn lost(why: &Refusal) -> Failed {
 }
 
 async fn renew_session(link: &Link, worker: &WorkerId, lease: Duration) -> Result<Reply, Failed> {
-    let body = serde_json::json!({ "worker_id": worker, "lease_ms": as_ms(lease) });
+    let (worker_id, lease, leases) = (Some(worker.clone()), Some(lease), None);
+    let body = RenewBody::<RenewEntry> { worker_id, lease, leases };
     let path = ["leases", "renew"];
-    let told: Results = link.send(Method::POST, &path, None, body.to_string()).await?;
+    let told: Results<OpResult> = link.send(Method::POST, &path, None, json(&body)).await?;
     let until = told.results.first().and_then(|result| result.leased_until);
     let cancelled = told.results.iter().filter(|it| it.cancel_requested == Some(true));
     let cancelled = cancelled.filter_map(|it| it.job_id).collect();
@@ -110,13 +96,16 @@ async fn rule(link: &Link, op: &RuleOp) -> Result<Reply, Failed> {
             }
             (Method::PUT, &op.name, &op.by.actor, body)
         }
-        RuleOp::Drop(op) => {
-            (Method::DELETE, &op.name, &op.by.actor, serde_json::json!({ "reason": op.reason }))
-        }
+        RuleOp::Drop(op) => (
+            Method::DELETE,
+            &op.name,
+            &op.by.actor,
+            serde_json::json!(ReasonBody { reason: op.reason.clone() }),
+        ),
     };
     let path = ["rules", name.as_str()];
-    let rule: Rule = link.send(method, &path, Some(actor), body.to_string()).await?;
-    Ok(Reply::Rule(rule))
+    let rule: RuleDocument = link.send(method, &path, Some(actor), body.to_string()).await?;
+    Ok(Reply::Rule(rule.try_into().map_err(|why| lost(&why))?))
 }
 
 async fn schedule(link: &Link, op: &ScheduleOp) -> Result<Reply, Failed> {
@@ -127,12 +116,12 @@ async fn schedule(link: &Link, op: &ScheduleOp) -> Result<Reply, Failed> {
     let mut asked = None;
     let document: Option<ScheduleDocument> = match &op.action {
         Action::Put(spec) => {
-            let body = NewScheduleDocument::of(&op.name, spec).map_err(|refusal| no(&refusal))?;
+            let body = ScheduleBody::new(&op.name, spec).map_err(|refusal| no(&refusal))?;
             asked = Some(&**spec);
             Some(link.send(post, &["schedules"], actor, json(&body)).await?)
         }
         Action::Pause { reason } => {
-            let body = serde_json::json!({ "reason": reason }).to_string();
+            let body = json(&ReasonBody { reason: reason.clone() });
             Some(link.send(post, &["schedules", name, "pause"], actor, body).await?)
         }
         Action::Resume => {
@@ -145,14 +134,14 @@ async fn schedule(link: &Link, op: &ScheduleOp) -> Result<Reply, Failed> {
             None
         }
         Action::Trigger { job_id, .. } => {
-            let body = serde_json::json!({ "new_job_id": job_id }).to_string();
+            let body = json(&TriggerBody { new_job_id: Some(*job_id) });
             let made: Triggered =
                 link.send(post, &["schedules", name, "trigger"], actor, body).await?;
             told.made = vec![made.job_id];
             None
         }
         Action::Backfill { from, to } => {
-            let body = serde_json::json!({ "from": from, "to": to }).to_string();
+            let body = json(&BackfillBody { from: *from, to: *to });
             let done: Backfilled =
                 link.send(post, &["schedules", name, "backfill"], actor, body).await?;
             (told.made, told.known, told.goes_on_from) = (done.made, done.known, done.goes_on_from);
@@ -187,25 +176,21 @@ async fn act(link: &Link, op: &Op) -> Result<Answer, Failed> {
     let post = Method::POST;
     let id = op.job_id().map(|id| id.to_string());
     let id = id.or_else(|| op.dlq_id().map(|id| id.to_string())).unwrap_or_default();
-    let on_job = async |word: &str, actor: &Actor, body: serde_json::Value| {
+    let on_job = async |word: &str, actor: &Actor, body: String| {
         let path = ["jobs", id.as_str(), word];
-        let job: JobDocument =
-            link.send(post.clone(), &path, Some(actor), body.to_string()).await?;
+        let job: JobDocument = link.send(post.clone(), &path, Some(actor), body).await?;
         Ok::<Answer, Failed>(job.answer())
     };
+    let again = |op, new_job_id| json(&RetryBody { op: Some(op), new_job_id });
     match op {
         Op::Cancel(op) => {
-            let body = serde_json::json!({
-                "reason": op.reason, "force": op.force, "grace_ms": as_ms(op.grace),
-            });
-            on_job("cancel", &op.by.actor, body).await
+            let (reason, grace_ms) = (op.reason.clone(), Some(as_ms(op.grace)));
+            let body = CancelBody { reason, force: op.force, grace_ms };
+            on_job("cancel", &op.by.actor, json(&body)).await
         }
-        Op::RetryNow(op) => {
-            on_job("retry", &op.by.actor, serde_json::json!({ "op": "retry_now" })).await
-        }
+        Op::RetryNow(op) => on_job("retry", &op.by.actor, again(RetryOp::RetryNow, None)).await,
         Op::Rerun(op) => {
-            let body = serde_json::json!({ "op": "rerun", "new_job_id": op.new_job_id });
-            on_job("retry", &op.by.actor, body).await
+            on_job("retry", &op.by.actor, again(RetryOp::Rerun, Some(op.new_job_id))).await
         }
         // A fault that somebody injects. Servers for development take it, and no others.
         Op::Expire(Expire { job_id, what: Expiry::DeadSession, .. }) => {
@@ -215,23 +200,20 @@ async fn act(link: &Link, op: &Op) -> Result<Answer, Failed> {
         }
         Op::Promote(op) => match &op.when {
             PromoteWhen::Now { by } => {
-                on_job("retry", &by.actor, serde_json::json!({ "op": "promote" })).await
+                on_job("retry", &by.actor, again(RetryOp::Promote, None)).await
             }
             _ => Err(no(&Refusal::invalid("op", "is the server's own"))),
         },
         Op::Requeue(op) => {
-            let payload = op.payload.as_ref().map(|it| format!("\"payload\":{},", it.as_str()));
-            let body = format!(
-                "{{{}\"new_job_id\":{}}}",
-                payload.unwrap_or_default(),
-                json(&op.new_job_id)
-            );
+            let payload = op.payload.as_ref().map(raw_payload).transpose();
+            let payload = payload.map_err(|refusal| no(&refusal))?;
+            let body = json(&RequeueBody { payload, new_job_id: Some(op.new_job_id) });
             let path = ["dlq", id.as_str(), "requeue"];
             let told: Requeued = link.send(post, &path, Some(&op.by.actor), body).await?;
             Ok(told.job.answer())
         }
         Op::Discard(op) => {
-            let body = serde_json::json!({ "reason": op.reason }).to_string();
+            let body = json(&DiscardBody { reason: op.reason.clone() });
             letter(link, &["dlq", id.as_str(), "discard"], &op.by.actor, body).await
         }
         Op::ApproveDiscard(op) => {

@@ -11,9 +11,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::task::JoinSet;
 use windlass_kernel::{
-    Actor, Answer, Epoch, JobId, Op, Refusal, TenantId,
-    ops::{Outcome, Renew, Settle},
-    time::as_ms,
+    Actor, Answer, DlqId, Epoch, JobId, Op, Refusal, State, TenantId, ops::Renew,
 };
 use windlass_store::{Error, Replies, Reply, Write, read::Word};
 
@@ -21,7 +19,10 @@ use super::{
     alone::send_alone,
     link::{Failed, Link, unfit},
     problem::Problem,
-    wire::{NewJobDocument, OpResult, Results, raw},
+};
+use crate::wire::{
+    BatchBody, LeaseBody, LeasesBody, NewJobBody, OpResult, RenewBody, RenewEntry, Results,
+    SettleEntry, WaitEntry, raw_payload,
 };
 
 /// The most entries and bytes of one call. A server takes 1,000 entries and twice the bytes.
@@ -121,7 +122,7 @@ fn rounds(writes: &[Write], told: &[Option<Told>]) -> Vec<Vec<Group>> {
 /// The jobs that a write names. A letter has the id of its job.
 fn jobs(write: &Write) -> Vec<JobId> {
     let Write::Op { op, .. } = write else { return Vec::new() };
-    let of_letter = op.dlq_id().map(|id| JobId::from_u128(id.as_u128()));
+    let of_letter = op.dlq_id().map(DlqId::job_id);
     [op.job_id(), of_letter, op.new_job_id()].into_iter().flatten().collect()
 }
 
@@ -201,7 +202,7 @@ async fn send_group(
     while !rest.is_empty() {
         let mut bytes = 0;
         let fits = rest.iter().take(ENTRIES_MAX).take_while(|(_, _, text)| {
-            bytes += text.len() + 1;
+            bytes += text.get().len() + 1;
             bytes <= BYTES_MAX
         });
         let (chunk, later) = rest.split_at(fits.count().max(1));
@@ -217,23 +218,25 @@ async fn send_group(
 async fn send_chunk(
     link: &Link,
     road: &Road,
-    chunk: &[(usize, &Op, String)],
+    chunk: &[(usize, &Op, Box<RawValue>)],
     told: &mut Vec<(usize, Told)>,
 ) -> Option<Error> {
-    let entries: Vec<&str> = chunk.iter().map(|(_, _, text)| text.as_str()).collect();
-    let (path, name, actor, head) = match road {
-        Road::Enqueue(actor) => (["jobs", "batch"], "jobs", Some(actor), String::new()),
-        Road::Start(actor) => (["leases", "start"], "leases", Some(actor), worker(actor)),
-        Road::Release(actor) => (["leases", "release"], "leases", Some(actor), worker(actor)),
-        Road::Settle(actor) => (["leases", "settle"], "leases", Some(actor), worker(actor)),
-        Road::Wait(actor) => (["leases", "wait"], "leases", Some(actor), worker(actor)),
+    let entries: Vec<&RawValue> = chunk.iter().map(|(_, _, entry)| &**entry).collect();
+    let (path, actor, body) = match road {
+        Road::Enqueue(actor) => {
+            (["jobs", "batch"], Some(actor), json(&BatchBody { jobs: entries }))
+        }
+        Road::Start(actor) => (["leases", "start"], Some(actor), leases(actor, entries)),
+        Road::Release(actor) => (["leases", "release"], Some(actor), leases(actor, entries)),
+        Road::Settle(actor) => (["leases", "settle"], Some(actor), leases(actor, entries)),
+        Road::Wait(actor) => (["leases", "wait"], Some(actor), leases(actor, entries)),
         Road::Renew(lease) => {
-            (["leases", "renew"], "leases", None, format!("\"lease_ms\":{},", as_ms(*lease)))
+            let (lease, leases) = (Some(*lease), Some(entries));
+            (["leases", "renew"], None, json(&RenewBody { worker_id: None, lease, leases }))
         }
         Road::Alone(_) => unreachable!("it has a call of its own"),
     };
-    let body = format!("{{{head}\"{name}\":[{}]}}", entries.join(","));
-    let results = match link.send::<Results>(Method::POST, &path, actor, body).await {
+    let results = match link.send::<Results<OpResult>>(Method::POST, &path, actor, body).await {
         Ok(Results { results }) if results.len() == chunk.len() => results,
         Ok(_) => return Some(Error::Ambiguous("the server did not answer each entry".into())),
         Err(failed) => return refuse_all(failed, chunk.iter().map(|(place, ..)| *place), told),
@@ -248,12 +251,13 @@ async fn send_chunk(
     error
 }
 
-/// The beginning of a body that names the worker.
-fn worker(actor: &Actor) -> String {
-    match actor {
-        Actor::Worker(id) => format!("\"worker_id\":{},", json(id)),
-        Actor::User(_) | Actor::Recovery | Actor::Scheduler => String::new(),
-    }
+/// A body that names the worker.
+fn leases(actor: &Actor, leases: Vec<&RawValue>) -> String {
+    let worker_id = match actor {
+        Actor::Worker(id) => Some(id.clone()),
+        Actor::User(_) | Actor::Recovery | Actor::Scheduler => None,
+    };
+    json(&LeasesBody { worker_id, leases })
 }
 
 /// A call failed: all that it was about hear it, unless nobody knows.
@@ -291,71 +295,38 @@ fn answer(op: &Op, result: OpResult) -> Result<Told, Error> {
         Op::Renew(op) => op.epoch,
         _ => Epoch::ZERO,
     };
-    Ok(Ok(Reply::Answer(Answer {
+    let answer = Answer {
         job_id: result.job_id.ok_or_else(missing)?,
-        state: result.state.ok_or_else(missing)?,
+        state: result.state.and_then(|word| State::parse(&word)).ok_or_else(missing)?,
         recorded: result.idempotent_hit.unwrap_or(false),
         epoch,
         leased_until: result.leased_until,
         next_retry_at: result.next_retry_at,
         dlq_id: result.dlq_id,
         cancel_requested: result.cancel_requested.unwrap_or(false),
-    })))
-}
-
-#[derive(Serialize)]
-struct LeaseEntry {
-    job_id: JobId,
-    epoch: Epoch,
-}
-
-#[derive(Serialize)]
-struct RenewEntry<'a> {
-    job_id: JobId,
-    epoch: Epoch,
-    heartbeat: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    progress: Option<&'a RawValue>,
-}
-
-#[derive(Serialize)]
-struct SettleEntry<'a> {
-    job_id: JobId,
-    epoch: Epoch,
-    outcome: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<&'a RawValue>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    remaining: Option<&'a RawValue>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'a windlass_kernel::Failure>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stats: Option<&'a RawValue>,
+        steps: Vec::new(),
+        delivered: false,
+    };
+    Ok(Ok(Reply::Answer(answer, None)))
 }
 
 /// An op as an entry of a batch.
-fn entry(op: &Op) -> Result<String, Refusal> {
-    let lease = |job_id, epoch| Ok(json(&LeaseEntry { job_id, epoch }));
+fn entry(op: &Op) -> Result<Box<RawValue>, Refusal> {
+    let lease = |job_id, epoch| Ok(raw_json(&LeaseBody { job_id, epoch }));
     match op {
-        Op::Enqueue(op) => Ok(json(&NewJobDocument::of(op)?)),
+        Op::Enqueue(op) => Ok(raw_json(&NewJobBody::of(op)?)),
         Op::Start(op) => lease(op.job_id, op.epoch),
         Op::Release(op) => lease(op.job_id, op.epoch),
-        Op::Settle(op) => settle_entry(op),
+        Op::Settle(op) => Ok(raw_json(&SettleEntry::of(op)?)),
         Op::Renew(Renew { job_id, epoch, heartbeat, progress, .. }) => {
-            let progress = progress.as_ref().map(raw).transpose()?;
-            Ok(json(&RenewEntry {
-                job_id: *job_id,
-                epoch: *epoch,
-                heartbeat: *heartbeat,
-                progress,
-            }))
+            let progress = progress.as_ref().map(raw_payload).transpose()?;
+            let (job_id, epoch, heartbeat) = (*job_id, *epoch, *heartbeat);
+            Ok(raw_json(&RenewEntry { job_id, epoch, heartbeat, progress }))
         }
         Op::Wait(op) => match (&op.wait.on, op.wait.until) {
             (windlass_kernel::job::WaitOn::Time, Some(until)) => {
                 let (job_id, epoch) = (op.job_id, op.epoch);
-                Ok(json(&serde_json::json!({ "job_id": job_id, "epoch": epoch, "until": until })))
+                Ok(raw_json(&WaitEntry { job_id, epoch, until }))
             }
             _ => Err(Refusal::invalid("wait", "for anything but a time is not for a server yet")),
         },
@@ -363,38 +334,12 @@ fn entry(op: &Op) -> Result<String, Refusal> {
     }
 }
 
-fn settle_entry(op: &Settle) -> Result<String, Refusal> {
-    let mut entry = SettleEntry {
-        job_id: op.job_id,
-        epoch: op.epoch,
-        outcome: "succeeded",
-        result: None,
-        remaining: None,
-        error: None,
-        reason: None,
-        stats: op.stats.as_ref().map(raw).transpose()?,
-    };
-    match &op.outcome {
-        Outcome::Succeeded { result } => entry.result = result.as_ref().map(raw).transpose()?,
-        Outcome::Partial { result, remaining } => {
-            entry.outcome = "partial";
-            entry.result = result.as_ref().map(raw).transpose()?;
-            entry.remaining = Some(raw(remaining)?);
-        }
-        Outcome::Failed(failure) => {
-            entry.outcome = "failed";
-            entry.error = Some(failure);
-        }
-        Outcome::Cancelled { reason } => {
-            entry.outcome = "cancelled";
-            entry.reason = reason.as_deref();
-        }
-    }
-    Ok(json(&entry))
-}
-
 pub(super) fn unsent(op: &Op) -> Refusal {
     Refusal::invalid("op", format!("{} cannot be sent to a server", op.kind()))
+}
+
+fn raw_json(document: &impl Serialize) -> Box<RawValue> {
+    serde_json::value::to_raw_value(document).expect("a document is plain data")
 }
 
 pub(super) fn json(document: &impl Serialize) -> String {
@@ -469,7 +414,8 @@ mod tests {
         let new = Box::new(NewJob::new(Kind::new("mail").unwrap(), payload));
         let (job_id, random) = (JobId::from_u128(7), 1);
         let op = Op::Enqueue(Enqueue { job_id, tenant: tenant(), new, random, by: by() });
-        let text = entry(&op).unwrap();
+        let entry = entry(&op).unwrap();
+        let text = entry.get();
         assert!(text.contains(r#""payload":{"n":1.50, "e":1e400},"#), "{text}");
         assert!(text.contains(r#""job_id":"job_00000000000000000000000007""#), "{text}");
         assert!(text.contains("trace-run-job_"), "{text}");

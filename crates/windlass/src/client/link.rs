@@ -11,10 +11,11 @@ use serde::de::DeserializeOwned;
 use windlass_kernel::{Actor, TenantId};
 use windlass_store::Error;
 
-use super::{problem::Problem, wire::Me};
+use super::problem::Problem;
 use crate::{
     clock::{Clock, ticks_of},
     engine::StoreClock,
+    wire::Me,
 };
 
 /// How long a call may take.

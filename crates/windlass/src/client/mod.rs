@@ -1,11 +1,11 @@
 //! The client: an engine whose store is a Windlass server, spoken to over HTTP.
 //!
-//! `Engine::open("http://127.0.0.1:7117")` opens a [`Remote`], which is a store like the others: jobs are enqueued,
-//! looked at and acted on, and workers run the same handlers, with the same context. What decides is on the server, and
-//! so are timers, recovery and retention.
+//! `Engine::open("http://127.0.0.1:7117")` opens a [`Remote`]: jobs are enqueued, looked at and acted on as on a store, and
+//! workers run the same handlers, with the same context. What decides is on the server, and so are timers, recovery and
+//! retention: a [`Remote`] has no methods for them.
 //!
-//! Start with `remote`, the store; `commit` makes calls of writes; `wire` has the documents, and says what of a job
-//! is not told; `problem` makes refusals and errors of problem documents; `link` is the line to the server, and
+//! Start with `remote`; `commit` makes calls of writes, of the documents of [`crate::wire`]; `problem` makes refusals and
+//! errors of problem documents; `link` is the line to the server, and
 //! `bell` hears when there is something to claim.
 //!
 //! Always true here: what has an identity keeps it. A call whose answer is lost is ambiguous, and is sent again under
@@ -17,7 +17,5 @@ mod commit;
 mod link;
 mod problem;
 mod remote;
-mod schedules;
-mod wire;
 
 pub use self::remote::Remote;

@@ -1,12 +1,16 @@
 //! Problem documents, and what they mean here: a refusal of the rules, or an error of the store.
 
-use serde::Deserialize;
-use windlass_kernel::{JobId, LetterState, OpKind, Refusal, RuleName, State, TaskId, Timestamp};
+use windlass_kernel::{
+    JobId, LetterState, OpKind, Refusal, RuleName, State, TaskId, Timestamp,
+    ids::{Channel, CorrelationKey, MessageId, StepKey},
+    ledger::MailName,
+};
 use windlass_store::Error;
 
-/// What a server says when it cannot do what it is asked. Also one entry of a batch says it so.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+use crate::wire::{NewJobBody, ProblemDocument, fields};
+
+/// What of a problem document says what it means. Also one entry of a batch says it so.
+#[derive(Clone, Debug)]
 pub(super) struct Problem {
     pub(super) status: u16,
     pub(super) code: String,
@@ -17,13 +21,15 @@ pub(super) struct Problem {
 impl Problem {
     /// The document of an answer. What stands between may answer without one.
     pub(super) fn read(status: u16, text: &[u8]) -> Self {
-        let problem = serde_json::from_slice::<Self>(text).unwrap_or_default();
-        let detail = if problem.code.is_empty() {
-            format!("the server answered with status {status}")
-        } else {
-            problem.detail
-        };
-        Self { status, detail, ..problem }
+        match serde_json::from_slice::<ProblemDocument>(text) {
+            Ok(ProblemDocument { code, detail, job_id, .. }) => {
+                Self { status, code, detail, job_id }
+            }
+            Err(_) => {
+                let detail = format!("the server answered with status {status}");
+                Self { status, code: String::new(), detail, job_id: None }
+            }
+        }
     }
 
     /// Is what was asked for not there?
@@ -88,6 +94,18 @@ impl Problem {
                 .after("it is the last token of an admin for tenant ")
                 .map(|tenant: String| Refusal::LastAdmin { tenant }),
             "DRAINING" => self.draining(),
+            "NONDETERMINISTIC" => self.nondeterministic(),
+            "STEP_RECORDED" => self
+                .step(" is on record with another outcome")
+                .map(|key| Refusal::StepRecorded { key }),
+            "STEP_NOT_BEGUN" => self
+                .step(" runs at most once, and was not begun")
+                .map(|key| Refusal::StepNotBegun { key }),
+            "BARRIER" => self
+                .step(" was begun by a worker that is gone: what became of it is unknown")
+                .map(|key| Refusal::Barrier { key }),
+            "HISTORY_LIMIT" => self.history_limit(),
+            "SIGNAL_CONFLICT" => self.signal_conflict(),
             _ => None,
         };
         rebuilt.unwrap_or_else(|| self.invalid())
@@ -95,7 +113,7 @@ impl Problem {
 
     fn invalid(&self) -> Refusal {
         let field = match (self.code.as_str(), self.detail.split_once(' ')) {
-            ("INVALID_INPUT", Some((word, why))) => match known(FIELDS, word) {
+            ("INVALID_INPUT", Some((word, why))) => match field(word) {
                 Some(field) => return Refusal::invalid(field, why),
                 None => "request",
             },
@@ -118,7 +136,7 @@ impl Problem {
 
     fn conflict(&self) -> Option<Refusal> {
         let (_, fields) = self.detail.split_once("which differs in ")?;
-        let fields = fields.split(", ").map(|word| known(FIELDS, word));
+        let fields = fields.split(", ").map(field);
         Some(Refusal::IdempotencyConflict {
             job_id: self.job_id?,
             fields: fields.collect::<Option<_>>()?,
@@ -150,9 +168,45 @@ impl Problem {
         Some(Refusal::Draining { rule: RuleName::new(rule.strip_suffix(" drains it")?).ok()? })
     }
 
+    fn nondeterministic(&self) -> Option<Refusal> {
+        let (key, shapes) = self.detail.strip_prefix("step ")?.split_once(" is on record as ")?;
+        let (expected, actual) = shapes.split_once(", and the code now asks for ")?;
+        let (expected, actual) = (expected.to_owned(), actual.to_owned());
+        Some(Refusal::Nondeterministic { key: StepKey::new(key).ok()?, expected, actual })
+    }
+
+    /// The step that the detail begins with, if these words follow.
+    fn step(&self, words: &str) -> Option<StepKey> {
+        self.detail.strip_prefix("step ")?.strip_suffix(words)?.parse().ok()
+    }
+
+    fn history_limit(&self) -> Option<Refusal> {
+        let (max, what) = self.detail.strip_prefix("a job can have at most ")?.split_once(' ')?;
+        Some(Refusal::HistoryLimit { what: known(LIMITED, what)?, max: max.parse().ok()? })
+    }
+
+    fn signal_conflict(&self) -> Option<Refusal> {
+        let shown = self.detail.strip_suffix(" came before, with another content")?;
+        let name = match shown.split_once(' ')? {
+            ("signal", key) => MailName::Signal(CorrelationKey::new(key).ok()?),
+            ("message", rest) => {
+                let (id, channel) = rest.split_once(" of channel ")?;
+                let (id, channel) = (MessageId::new(id).ok()?, Channel::new(channel).ok()?);
+                MailName::Message { channel, id }
+            }
+            (_, rest) => MailName::Child(rest.strip_prefix("end of ")?.parse().ok()?),
+        };
+        Some(Refusal::SignalConflict { name })
+    }
+
     fn after<T: std::str::FromStr>(&self, words: &str) -> Option<T> {
         self.detail.strip_prefix(words)?.parse().ok()
     }
+}
+
+/// The field of ours that has this name.
+fn field(word: &str) -> Option<&'static str> {
+    known(fields::<NewJobBody>(), word).or_else(|| known(FIELDS, word))
 }
 
 /// The word of our own that this is.
@@ -160,34 +214,26 @@ fn known(words: &[&'static str], word: &str) -> Option<&'static str> {
     words.iter().copied().find(|known| *known == word)
 }
 
-const THINGS: &[&str] =
-    &["job", "dead letter", "schedule", "rule", "tenant", "parent", "child", "session", "token"];
+const THINGS: &[&str] = &[
+    "job",
+    "dead letter",
+    "schedule",
+    "rule",
+    "tenant",
+    "parent",
+    "child",
+    "session",
+    "token",
+    "step",
+    "mail",
+];
 
+/// The fields that a refusal can name beside those of a new job.
 const FIELDS: &[&str] = &[
-    "task_id",
-    "kind",
-    "queue",
     "queues",
     "kinds",
     "schedule_type",
-    "scheduled_at",
-    "timeout_ms",
-    "heartbeat_timeout_ms",
-    "schedule_to_start_ms",
-    "deadline_at",
-    "max_retries",
-    "max_interruptions",
-    "retry",
-    "payload",
-    "priority",
-    "idempotency_key",
-    "idempotency_scope",
-    "limit_key",
-    "unique_key",
-    "tags",
-    "trace_id",
     "parent",
-    "parent_job_id",
     "reason",
     "lease_ms",
     "worker_id",
@@ -207,9 +253,16 @@ const FIELDS: &[&str] = &[
     "catch_up",
     "jitter_ms",
     "end_at",
-    "job_id",
     "id",
     "tenant",
+    "step",
+    "step_key",
+    "entries",
+    "mode",
+    "location",
+    "mail",
+    "channel",
+    "message_id",
 ];
 
 const APPROVALS: &[&str] = &[
@@ -218,6 +271,10 @@ const APPROVALS: &[&str] = &[
     "whoever asked cannot approve",
     "only people can ask and approve",
 ];
+
+/// What a ledger can hold only so much of.
+const LIMITED: &[&str] =
+    &["steps", "bytes of one result", "bytes of results", "signals and messages that wait"];
 
 #[cfg(test)]
 mod tests {
@@ -234,6 +291,10 @@ mod tests {
         let job_id = JobId::from_u128(7);
         let at = Timestamp::from_micros(1_700_000_000_000_000);
         let task_id = TaskId::new("a task of mine").unwrap();
+        let key = StepKey::new("charge the card#2").unwrap();
+        let (expected, actual) = ("step".to_owned(), "sleep of 60s".to_owned());
+        let channel = Channel::new("chat").unwrap();
+        let id = MessageId::new("m 1").unwrap();
         let all = [
             Refusal::StaleAttempt,
             Refusal::InvalidTransition { from: State::Succeeded, op: OpKind::Cancel },
@@ -253,6 +314,16 @@ mod tests {
             Refusal::NotWaitingFor,
             Refusal::ClaimAlone,
             Refusal::Draining { rule: RuleName::new("drain mail").unwrap() },
+            Refusal::Nondeterministic { key: key.clone(), expected, actual },
+            Refusal::StepRecorded { key: key.clone() },
+            Refusal::StepNotBegun { key: key.clone() },
+            Refusal::Barrier { key },
+            Refusal::HistoryLimit { what: "bytes of results", max: 268_435_456 },
+            Refusal::SignalConflict {
+                name: MailName::Signal(CorrelationKey::new("paid").unwrap()),
+            },
+            Refusal::SignalConflict { name: MailName::Message { channel, id } },
+            Refusal::SignalConflict { name: MailName::Child(job_id) },
         ];
         for refusal in &all {
             assert_eq!(told(refusal, Some(job_id)), *refusal);
@@ -264,15 +335,23 @@ mod tests {
         assert!(missing.is_empty(), "{missing:?}");
     }
 
+    fn document(code: &str, detail: &str) -> String {
+        serde_json::json!({
+            "type": "/docs/errors", "title": "", "status": 0, "detail": detail, "code": code,
+            "class": "transient", "retryable": true, "trace_id": "t-1",
+        })
+        .to_string()
+    }
+
     #[test]
     fn what_nobody_could_decide_is_no_refusal() {
         for (status, text, code) in [
-            (503, r#"{"code": "STOPPING", "detail": "the server stops"}"#, "UNAVAILABLE"),
-            (503, "", "UNAVAILABLE"),
-            (429, "slow down", "UNAVAILABLE"),
-            (502, "<html>", "AMBIGUOUS"),
-            (503, r#"{"code": "AMBIGUOUS", "detail": "lost"}"#, "AMBIGUOUS"),
-            (503, r#"{"code": "DISK_FULL", "detail": "full"}"#, "DISK_FULL"),
+            (503, document("STOPPING", "the server stops"), "UNAVAILABLE"),
+            (503, String::new(), "UNAVAILABLE"),
+            (429, "slow down".to_owned(), "UNAVAILABLE"),
+            (502, "<html>".to_owned(), "AMBIGUOUS"),
+            (503, document("AMBIGUOUS", "lost"), "AMBIGUOUS"),
+            (503, document("DISK_FULL", "full"), "DISK_FULL"),
         ] {
             let error = Problem::read(status, text.as_bytes()).into_refusal().unwrap_err();
             assert_eq!(error.code(), code, "{status} {text}");
@@ -281,8 +360,8 @@ mod tests {
 
     #[test]
     fn who_may_not_is_told_why() {
-        let text = br#"{"code": "FORBIDDEN", "detail": "a viewer may not do this"}"#;
-        let problem = Problem::read(403, text);
+        let text = document("FORBIDDEN", "a viewer may not do this");
+        let problem = Problem::read(403, text.as_bytes());
         let refusal = problem.clone().into_refusal().unwrap();
         assert_eq!(refusal.to_string(), "token was refused: a viewer may not do this");
         assert_eq!(problem.into_error().code(), "DENIED");

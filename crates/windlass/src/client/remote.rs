@@ -1,7 +1,7 @@
-//! The store that is a server: writes and reads as calls.
+//! A server as a client of it sees it: writes and reads as calls.
 //!
-//! What only a server itself needs (what time brings, follow-ups, retention, proof that workers are dead) has nothing to
-//! tell here, or says so.
+//! It is a [`Client`](windlass_store::Client) and no [`Store`](windlass_store::Store): what time brings, follow-ups,
+//! retention, the feed and proofs that workers are dead are the server's own, and cannot be asked for here.
 
 use std::{
     fmt,
@@ -11,30 +11,33 @@ use std::{
 use serde::de::DeserializeOwned;
 use tokio::task::AbortHandle;
 use windlass_kernel::{
-    About, Approval, DeadLetter, DlqId, Event, Job, JobId, LetterState, MarkName, Refusal,
-    Retention, Rule, Schedule, ScheduleName, TaskId, TenantId, Timestamp, Token, TokenId, WorkerId,
+    Approval, DeadLetter, DlqId, Event, Job, JobId, LetterState, Refusal, Rule, Schedule,
+    ScheduleName, TenantId, Timestamp,
 };
 use windlass_store::{
-    Bell, ClockStanding, Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
+    Bell, Commit, Error, Listener, Overlap, ReadJobs, ReadLetters, ReadQueues, ReadSchedules,
+    Replies, StoreFuture, Write,
     read::{
-        AttemptsPage, Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter,
-        LetterFilter, LetterGroups, ListeningWorker, OldestReady, Output, Page, Progress, Pruned,
-        Scope, SessionView, Standing, StoredFollowUp, Verified,
+        AttemptsPage, FeedEvent, JobFilter, LetterFilter, LetterGroups, OldestReady, Output, Page,
+        PageFrom, Progress, Scope, SessionView, Verified,
     },
 };
 
 use super::{
     bell, commit,
     link::{Failed, Link, unfit},
-    schedules::ScheduleDocument,
+};
+use crate::{
+    Why,
+    clock::Clock,
+    engine::StoreClock,
     wire::{
-        AttemptDocument, EventDocument, FeedDocument, GroupsDocument, JobDocument, LetterDocument,
-        List, QueueDocument, WorkerDocument,
+        AttemptDocument, EventDocument, FeedDocument, Found, Groups, JobDocument, LetterDocument,
+        QueueDocument, RuleDocument, ScheduleDocument, WorkerDocument,
     },
 };
-use crate::{Why, clock::Clock, engine::StoreClock};
 
-/// A Windlass server, as a store.
+/// A Windlass server, by its address.
 pub struct Remote {
     link: Arc<Link>,
     /// Whose things the server lets us see; those of every tenant, if none is named.
@@ -42,8 +45,6 @@ pub struct Remote {
     ready: Bell,
     /// What rings it. It begins when somebody listens.
     follower: OnceLock<AbortHandle>,
-    /// Nobody rings it: what time brings is the server's to look after.
-    sooner: Bell,
 }
 
 impl Remote {
@@ -54,9 +55,9 @@ impl Remote {
         clock: Clock,
     ) -> Result<Result<Self, Error>, String> {
         let link = Arc::new(Link::new(url, token, clock)?);
-        let (ready, follower, sooner) = (Bell::default(), OnceLock::new(), Bell::default());
+        let (ready, follower) = (Bell::default(), OnceLock::new());
         let tenant = link.me().await;
-        Ok(tenant.map(|tenant| Self { link, tenant, ready, follower, sooner }))
+        Ok(tenant.map(|tenant| Self { link, tenant, ready, follower }))
     }
 
     /// The tenant that the server takes us for; none, if it is every one.
@@ -99,7 +100,7 @@ impl Remote {
         &self,
         path: &[&str],
         query: &[(&str, String)],
-    ) -> Result<List<T>, Error> {
+    ) -> Result<Found<T>, Error> {
         self.link.get(path, query).await.map_err(Failed::into_error)
     }
 
@@ -107,14 +108,14 @@ impl Remote {
     async fn all<T: DeserializeOwned>(&self, path: &[&str]) -> Result<Vec<T>, Error> {
         let (mut items, mut query) = (Vec::new(), Vec::new());
         loop {
-            let page: List<T> = self.list(path, &query).await?;
+            let page: Found<T> = self.list(path, &query).await?;
             items.extend(page.items);
             let Some(next) = page.next else { return Ok(items) };
             query = vec![("cursor", next)];
         }
     }
 
-    async fn groups(&self, query: &[(&str, String)]) -> Result<GroupsDocument, Error> {
+    async fn groups(&self, query: &[(&str, String)]) -> Result<Groups, Error> {
         self.link.get(&["dlq", "groups"], query).await.map_err(Failed::into_error)
     }
 
@@ -123,7 +124,7 @@ impl Remote {
             return Ok(None);
         }
         let found: Option<JobDocument> = self.find(&["jobs", &id.to_string()]).await?;
-        Ok(found.filter(|job| scope.admits(job.tenant())))
+        Ok(found.filter(|job| admits(scope, &job.tenant)))
     }
 
     async fn letter_document(
@@ -135,7 +136,7 @@ impl Remote {
             return Ok(None);
         }
         let found: Option<LetterDocument> = self.find(&["dlq", &id.to_string()]).await?;
-        Ok(found.filter(|letter| scope.admits(&letter.tenant)))
+        Ok(found.filter(|letter| admits(scope, &letter.tenant)))
     }
 
     async fn history(&self, id: JobId) -> Result<Vec<Event>, Error> {
@@ -143,21 +144,16 @@ impl Remote {
         loop {
             let query = [("after", u64::to_string(&after)), ("limit", "1000".to_owned())];
             let path = ["jobs", &id.to_string(), "events"];
-            let page: List<EventDocument> = self.list(&path, &query).await?;
+            let page: Found<EventDocument> = self.list(&path, &query).await?;
             for document in page.items {
                 after = document.number;
                 let started = events.last().is_some_and(Event::started_after);
-                events.push(document.into_event(started));
+                events.push(fit(document.into_event(started))?);
             }
             if page.next.is_none() {
                 return Ok(events);
             }
         }
-    }
-
-    /// Something that only the server itself can tell.
-    fn not_here<T>(&self, what: &str) -> Result<T, Error> {
-        Err(Error::Denied(format!("{what} cannot be asked for over HTTP; {} keeps it", self.url())))
     }
 }
 
@@ -176,19 +172,24 @@ impl fmt::Debug for Remote {
     }
 }
 
+/// Is a document of this tenant one that the scope may see?
+fn admits(scope: &Scope, tenant: &str) -> bool {
+    scope.tenant().is_none_or(|wanted| wanted.as_str() == tenant)
+}
+
 fn fit<T>(found: Result<T, Refusal>) -> Result<T, Error> {
     found.map_err(|why| unfit(&why))
 }
 
-fn page_of<T, U>(list: List<T>, item: impl Fn(T) -> Result<U, Refusal>) -> Result<Page<U>, Error> {
+fn page_of<T, U>(list: Found<T>, item: impl Fn(T) -> Result<U, Refusal>) -> Result<Page<U>, Error> {
     let items = fit(list.items.into_iter().map(item).collect())?;
     let next = list.next.map(|next| next.parse()).transpose().map_err(|why| unfit(&why))?;
-    Ok(Page { items, next, stopped: list.incomplete, visited: 0 })
+    Ok(Page { items, next, stopped: list.incomplete == Some(true), visited: 0 })
 }
 
 /// What says which part of a list is wanted.
-fn paged(cursor: Cursor) -> Vec<(&'static str, String)> {
-    let limit = cursor.limit.clamp(1, Cursor::LIMIT_MAX).to_string();
+fn paged(cursor: PageFrom) -> Vec<(&'static str, String)> {
+    let limit = cursor.limit.clamp(1, PageFrom::LIMIT_MAX).to_string();
     let from = cursor.from.map(|from| ("cursor", from.to_string()));
     [Some(("limit", limit)), from].into_iter().flatten().collect()
 }
@@ -210,9 +211,9 @@ fn asked(filter: &JobFilter) -> impl Iterator<Item = (&'static str, String)> + u
     said.into_iter().filter_map(|(name, value)| Some((name, value?)))
 }
 
-impl Store for Remote {
-    fn claims_wait(&self) -> bool {
-        false
+impl Commit for Remote {
+    fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {
+        Box::pin(async move { commit::commit(&self.link, self.tenant.as_ref(), &writes).await })
     }
 
     fn overlap(&self) -> Overlap {
@@ -220,20 +221,25 @@ impl Store for Remote {
         Overlap { commits_max: 16, writes_min: 1 }
     }
 
-    fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {
-        Box::pin(async move { commit::commit(&self.link, self.tenant.as_ref(), &writes).await })
+    fn claims_wait(&self) -> bool {
+        false
     }
 
+    fn health(&self) -> StoreFuture<'_, ()> {
+        Box::pin(async {
+            let asked: Result<serde_json::Value, Failed> = self.link.get(&["readyz"], &[]).await;
+            asked.map(drop).map_err(Failed::into_error)
+        })
+    }
+}
+
+impl ReadJobs for Remote {
     fn job(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Job>> {
         let scope = scope.clone();
         Box::pin(async move {
             let found = self.document(&scope, id).await?;
             fit(found.map(JobDocument::into_job).transpose())
         })
-    }
-
-    fn newest_of_task(&self, _scope: &Scope, _task: &TaskId) -> StoreFuture<'_, Option<Job>> {
-        Box::pin(async { self.not_here("the newest job of a task") })
     }
 
     fn payload(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<String>> {
@@ -261,16 +267,6 @@ impl Store for Remote {
         })
     }
 
-    fn events_after(
-        &self,
-        _scope: &Scope,
-        _id: JobId,
-        _after: u64,
-        _limit: usize,
-    ) -> StoreFuture<'_, Option<EventsPage>> {
-        Box::pin(async { self.not_here("the numbers of a job's events in the feed") })
-    }
-
     fn verify(&self, scope: &Scope, id: JobId) -> StoreFuture<'_, Option<Verified>> {
         let scope = scope.clone();
         Box::pin(async move {
@@ -295,32 +291,13 @@ impl Store for Remote {
             };
             let path = ["jobs", &id.to_string(), "attempts"];
             let query = [("cursor", after.to_string()), ("limit", limit.min(1_000).to_string())];
-            let page: List<AttemptDocument> = self.list(&path, &query).await?;
+            let page: Found<AttemptDocument> = self.list(&path, &query).await?;
             let items = page.items.into_iter().map(|attempt| attempt.into_attempt(&job)).collect();
             Ok(AttemptsPage { items, more: page.next.is_some() })
         })
     }
 
-    fn letter(&self, scope: &Scope, id: DlqId) -> StoreFuture<'_, Option<DeadLetter>> {
-        let scope = scope.clone();
-        Box::pin(async move {
-            Ok(self.letter_document(&scope, id).await?.map(LetterDocument::into_letter))
-        })
-    }
-
-    fn approvals(&self, scope: &Scope, id: DlqId) -> StoreFuture<'_, Vec<Approval>> {
-        let scope = scope.clone();
-        Box::pin(async move {
-            let found = self.letter_document(&scope, id).await?;
-            Ok(found.map(LetterDocument::into_approvals).unwrap_or_default())
-        })
-    }
-
-    fn open_jobs(&self) -> StoreFuture<'_, Vec<Job>> {
-        Box::pin(async { self.not_here("everything that is open") })
-    }
-
-    fn jobs(&self, filter: JobFilter, cursor: Cursor) -> StoreFuture<'_, Page<Job>> {
+    fn jobs(&self, filter: JobFilter, cursor: PageFrom) -> StoreFuture<'_, Page<Job>> {
         Box::pin(async move {
             if !self.admits(&filter.scope) {
                 return Ok(Page::empty());
@@ -329,13 +306,31 @@ impl Store for Remote {
             let states: Vec<&str> = filter.states.iter().map(|state| state.as_str()).collect();
             query.extend((!states.is_empty()).then(|| ("state", states.join(","))));
             query.extend(asked(&filter));
-            let mut list: List<JobDocument> = self.list(&["jobs"], &query).await?;
-            list.items.retain(|job| filter.scope.admits(job.tenant()));
+            let mut list: Found<JobDocument> = self.list(&["jobs"], &query).await?;
+            list.items.retain(|job| admits(&filter.scope, &job.tenant));
             page_of(list, JobDocument::into_job)
         })
     }
+}
 
-    fn letters(&self, filter: LetterFilter, cursor: Cursor) -> StoreFuture<'_, Page<DeadLetter>> {
+impl ReadLetters for Remote {
+    fn letter(&self, scope: &Scope, id: DlqId) -> StoreFuture<'_, Option<DeadLetter>> {
+        let scope = scope.clone();
+        Box::pin(async move {
+            let found = self.letter_document(&scope, id).await?;
+            fit(found.map(LetterDocument::into_letter).transpose())
+        })
+    }
+
+    fn approvals(&self, scope: &Scope, id: DlqId) -> StoreFuture<'_, Vec<Approval>> {
+        let scope = scope.clone();
+        Box::pin(async move {
+            let found = self.letter_document(&scope, id).await?;
+            Ok(fit(found.map(LetterDocument::into_approvals).transpose())?.unwrap_or_default())
+        })
+    }
+
+    fn letters(&self, filter: LetterFilter, cursor: PageFrom) -> StoreFuture<'_, Page<DeadLetter>> {
         Box::pin(async move {
             if !self.admits(&filter.scope) {
                 return Ok(Page::empty());
@@ -343,9 +338,9 @@ impl Store for Remote {
             let mut query = paged(cursor);
             query.extend(asked(&filter.jobs));
             query.extend(filter.state.map(|state| ("state", state.to_string())));
-            let mut list: List<LetterDocument> = self.list(&["dlq"], &query).await?;
-            list.items.retain(|letter| filter.scope.admits(&letter.tenant));
-            page_of(list, |letter| Ok(letter.into_letter()))
+            let mut list: Found<LetterDocument> = self.list(&["dlq"], &query).await?;
+            list.items.retain(|letter| admits(&filter.scope, &letter.tenant));
+            page_of(list, LetterDocument::into_letter)
         })
     }
 
@@ -356,88 +351,13 @@ impl Store for Remote {
                 return Ok(LetterGroups { groups: Vec::new(), letters: 0, more: false });
             }
             let query = [("state", state.to_string())];
-            let found: GroupsDocument = self.groups(&query).await?;
-            Ok(found.into_groups())
+            let found: Groups = self.groups(&query).await?;
+            Ok(found.into())
         })
     }
+}
 
-    fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>> {
-        Box::pin(async {
-            let (mut items, mut next) = (Vec::new(), None);
-            loop {
-                // A server of before has one page, and no parameter.
-                let query: Vec<_> = next.take().map(|next| ("cursor", next)).into_iter().collect();
-                let list: List<WorkerDocument> = self.list(&["workers"], &query).await?;
-                items.extend(list.items);
-                match list.next {
-                    Some(after) => next = Some(after),
-                    None => break,
-                }
-            }
-            fit(items.into_iter().filter_map(WorkerDocument::into_view).collect())
-        })
-    }
-
-    fn listening(&self, _scope: &Scope) -> StoreFuture<'_, Vec<ListeningWorker>> {
-        Box::pin(async { self.not_here("what workers listen to") })
-    }
-
-    fn oldest_ready(&self, _scope: &Scope) -> StoreFuture<'_, Vec<OldestReady>> {
-        Box::pin(async {
-            let Some(tenant) = &self.tenant else {
-                return self.not_here("whose jobs wait longest");
-            };
-            let queues: Vec<QueueDocument> = self.all(&["queues"]).await?;
-            let oldest = queues.into_iter().filter_map(|queue| {
-                let (tenant, since) = (tenant.clone(), queue.oldest_ready_at?);
-                Some(OldestReady { tenant, queue: queue.queue, since })
-            });
-            Ok(oldest.collect())
-        })
-    }
-
-    fn feed(&self, _scope: &Scope, _after: u64, _rows: u32) -> StoreFuture<'_, Feed> {
-        Box::pin(async { self.not_here("the feed of a store") })
-    }
-
-    fn notes(
-        &self,
-        _tenant: &TenantId,
-        about: &About,
-        before: u64,
-        limit: usize,
-    ) -> StoreFuture<'_, Vec<FeedEvent>> {
-        let about = about.clone();
-        Box::pin(async move {
-            let About::Schedule(name) = about else { return self.not_here("such a note") };
-            let limit = limit.clamp(1, Cursor::LIMIT_MAX).to_string();
-            let query = [("cursor", before.to_string()), ("limit", limit)];
-            let path = ["schedules", name.as_str(), "history"];
-            let list: List<FeedDocument> = self.list(&path, &query).await?;
-            Ok(list.items.into_iter().map(FeedEvent::from).collect())
-        })
-    }
-
-    fn feed_end(&self) -> StoreFuture<'_, u64> {
-        Box::pin(async { self.not_here("the end of the feed") })
-    }
-
-    fn acts(&self, _scope: &Scope, _before: u64, _limit: usize) -> StoreFuture<'_, Vec<FeedEvent>> {
-        Box::pin(async { self.not_here("what people did") })
-    }
-
-    fn token(&self, _id: TokenId) -> StoreFuture<'_, Option<Token>> {
-        Box::pin(async { self.not_here("a token") })
-    }
-
-    fn tokens(&self, _scope: &Scope) -> StoreFuture<'_, Vec<Token>> {
-        Box::pin(async { self.not_here("a list of tokens") })
-    }
-
-    fn mark(&self, _name: &MarkName) -> StoreFuture<'_, Option<u64>> {
-        Box::pin(async { self.not_here("a mark in the feed") })
-    }
-
+impl ReadSchedules for Remote {
     fn schedule(
         &self,
         _tenant: &TenantId,
@@ -458,36 +378,32 @@ impl Store for Remote {
     ) -> StoreFuture<'_, Vec<Schedule>> {
         let after = after.map(|after| ("cursor", after.to_string()));
         Box::pin(async move {
-            let limit = ("limit", limit.clamp(1, Cursor::LIMIT_MAX).to_string());
+            let limit = ("limit", limit.clamp(1, PageFrom::LIMIT_MAX).to_string());
             let query: Vec<_> = [Some(limit), after].into_iter().flatten().collect();
-            let list: List<ScheduleDocument> = self.list(&["schedules"], &query).await?;
+            let list: Found<ScheduleDocument> = self.list(&["schedules"], &query).await?;
             fit(list.items.into_iter().map(|document| document.into_schedule(None)).collect())
         })
     }
 
-    fn inbox_result(&self, _scope: &Scope, _id: JobId) -> StoreFuture<'_, Option<InboxResult>> {
-        Box::pin(async { Ok(None) })
-    }
-
-    fn prune(&self, _retention: Retention, _max: usize) -> StoreFuture<'_, Pruned> {
-        Box::pin(async { Ok(Pruned::default()) })
-    }
-
-    fn counts(&self, _scope: &Scope) -> StoreFuture<'_, Vec<(String, String, u64)>> {
-        Box::pin(async {
-            let queues: Vec<QueueDocument> = self.all(&["queues"]).await?;
-            let of_queue = |queue: QueueDocument| {
-                let name = queue.queue.to_string();
-                queue.counts.into_iter().map(move |(state, count)| (name.clone(), state, count))
-            };
-            Ok(queues.into_iter().flat_map(of_queue).collect())
+    fn schedule_history(
+        &self,
+        _tenant: &TenantId,
+        name: &ScheduleName,
+        before: u64,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<FeedEvent>> {
+        let name = name.clone();
+        Box::pin(async move {
+            let limit = limit.clamp(1, PageFrom::LIMIT_MAX).to_string();
+            let query = [("cursor", before.to_string()), ("limit", limit)];
+            let path = ["schedules", name.as_str(), "history"];
+            let list: Found<FeedDocument> = self.list(&path, &query).await?;
+            fit(list.items.into_iter().map(FeedEvent::try_from).collect())
         })
     }
+}
 
-    fn raise_incarnation(&self) -> StoreFuture<'_, ()> {
-        Box::pin(async { self.not_here("a new incarnation") })
-    }
-
+impl ReadQueues for Remote {
     fn ready(&self) -> Listener {
         let listener = self.ready.listen();
         self.follower.get_or_init(|| {
@@ -497,69 +413,55 @@ impl Store for Remote {
         listener
     }
 
-    fn sooner(&self) -> Listener {
-        self.sooner.listen()
-    }
-
-    fn due(&self, _max: usize) -> StoreFuture<'_, Due> {
+    fn counts(&self, _scope: &Scope) -> StoreFuture<'_, Vec<(String, String, u64)>> {
         Box::pin(async {
-            let (jobs, schedules) = (Vec::new(), Vec::new());
-            Ok(Due { jobs, schedules, now: Timestamp::MIN, next_at: None, next_retry_at: None })
+            let queues: Vec<QueueDocument> = self.all(&["queues"]).await?;
+            let of_queue = |queue: QueueDocument| {
+                let name = queue.queue;
+                queue.counts.into_iter().map(move |(state, count)| (name.clone(), state, count))
+            };
+            Ok(queues.into_iter().flat_map(of_queue).collect())
         })
     }
 
-    fn follow_ups(&self, _max: usize) -> StoreFuture<'_, Vec<StoredFollowUp>> {
-        Box::pin(async { Ok(Vec::new()) })
+    fn oldest_ready(&self, _scope: &Scope) -> StoreFuture<'_, Vec<OldestReady>> {
+        Box::pin(async {
+            // The list of queues does not say whose they are.
+            let Some(tenant) = &self.tenant else {
+                let why = "whose jobs wait longest is told to a token of one tenant";
+                return Err(Error::Denied(why.to_owned()));
+            };
+            let queues: Vec<QueueDocument> = self.all(&["queues"]).await?;
+            let oldest = queues.into_iter().filter_map(|queue| {
+                let (tenant, since) = (tenant.clone(), queue.oldest_ready_at?);
+                let oldest = |queue| OldestReady { tenant, queue, since };
+                Some(queue.queue.try_into().map(oldest))
+            });
+            fit(oldest.collect())
+        })
     }
 
-    fn open_children(
-        &self,
-        _tenant: &TenantId,
-        _parent: JobId,
-        _after: Option<JobId>,
-        _max: usize,
-    ) -> StoreFuture<'_, Vec<JobId>> {
-        Box::pin(async { Ok(Vec::new()) })
-    }
-
-    fn vouch(&self, _worker: &WorkerId) -> StoreFuture<'_, ()> {
-        // A server cannot know that a process elsewhere is dead: its leases run out.
-        Box::pin(async { Ok(()) })
-    }
-
-    fn stop_vouching(&self, _worker: &WorkerId) -> StoreFuture<'_, ()> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn dead_workers(&self) -> StoreFuture<'_, Vec<WorkerId>> {
-        Box::pin(async { Ok(Vec::new()) })
-    }
-
-    fn held_by(
-        &self,
-        _worker: &WorkerId,
-        _max: usize,
-    ) -> StoreFuture<'_, Vec<(TenantId, JobId, u64)>> {
-        Box::pin(async { Ok(Vec::new()) })
+    fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>> {
+        Box::pin(async {
+            let (mut items, mut next) = (Vec::new(), None);
+            loop {
+                // A server of before has one page, and no parameter.
+                let query: Vec<_> = next.take().map(|next| ("cursor", next)).into_iter().collect();
+                let list: Found<WorkerDocument> = self.list(&["workers"], &query).await?;
+                items.extend(list.items);
+                match list.next {
+                    Some(after) => next = Some(after),
+                    None => break,
+                }
+            }
+            fit(items.into_iter().filter_map(WorkerDocument::into_view).collect())
+        })
     }
 
     fn rules(&self) -> StoreFuture<'_, Vec<Rule>> {
-        Box::pin(async { Ok(self.list(&["rules"], &[]).await?.items) })
-    }
-
-    fn standing(&self, _scope: &Scope, _id: JobId) -> StoreFuture<'_, Option<Standing>> {
-        Box::pin(async { self.not_here("the standing of a job") })
-    }
-
-    fn health(&self) -> StoreFuture<'_, ()> {
         Box::pin(async {
-            let asked: Result<serde_json::Value, Failed> = self.link.get(&["readyz"], &[]).await;
-            asked.map(drop).map_err(Failed::into_error)
+            let list: Found<RuleDocument> = self.list(&["rules"], &[]).await?;
+            fit(list.items.into_iter().map(Rule::try_from).collect())
         })
-    }
-
-    /// The server looks after its clock, and tells of it in its alerts.
-    fn clock(&self) -> ClockStanding {
-        ClockStanding::Agrees
     }
 }

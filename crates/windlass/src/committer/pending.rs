@@ -16,7 +16,10 @@
 
 use std::collections::VecDeque;
 
-use windlass_kernel::{JobId, OpKind};
+use windlass_kernel::{
+    DlqId, JobId,
+    ops::{Footprint, Urgency},
+};
 use windlass_store::{IdMap, IdSet, Write};
 
 /// Which writes wait for each other.
@@ -36,25 +39,9 @@ impl Lane {
             Write::Claim(_) | Write::FollowUpDone { .. } | Write::Schedule(_) => Lane::Bulk,
             Write::Rule(_) | Write::Listens { .. } => Lane::Bulk,
             Write::Token(_) | Write::Mark { .. } | Write::Clock(_) => Lane::Bulk,
-            Write::Op { op, .. } => match op.kind() {
-                OpKind::Start
-                | OpKind::Renew
-                | OpKind::Release
-                | OpKind::Settle
-                | OpKind::Checkpoint
-                | OpKind::Wait => Lane::Lease,
-                OpKind::Enqueue
-                | OpKind::Promote
-                | OpKind::Claim
-                | OpKind::Wake
-                | OpKind::Expire
-                | OpKind::Cancel
-                | OpKind::RetryNow
-                | OpKind::Bury
-                | OpKind::Requeue
-                | OpKind::Discard
-                | OpKind::ApproveDiscard
-                | OpKind::Rerun => Lane::Bulk,
+            Write::Op { op, .. } => match op.footprint().urgency {
+                Urgency::Lease => Lane::Lease,
+                Urgency::Bulk => Lane::Bulk,
             },
         }
     }
@@ -63,10 +50,9 @@ impl Lane {
 /// The jobs that a write names: the one it is about, and the one it creates beside it.
 pub(super) fn jobs_of(write: &Write) -> [Option<JobId>; 2] {
     let Write::Op { op, .. } = write else { return [None, None] };
-    // A letter has the id of its job.
-    let of_letter = op.dlq_id().map(|id| JobId::from_u128(id.as_u128()));
-    let job = op.job_id().or(of_letter);
-    [job, op.new_job_id().filter(|new| Some(*new) != job)]
+    let Footprint { job, letter, makes, .. } = op.footprint();
+    let job = job.or(letter.map(DlqId::job_id));
+    [job, makes.id().filter(|new| Some(*new) != job)]
 }
 
 /// What all claims name, if one has to wait for the other. No job has this id, which is later than any time.

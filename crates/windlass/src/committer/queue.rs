@@ -12,7 +12,7 @@ use std::sync::{
 };
 
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, TryAcquireError, oneshot};
-use windlass_kernel::{JobId, Op, Payload, ops::Outcome};
+use windlass_kernel::JobId;
 use windlass_store::{Reply, Write};
 
 use super::{
@@ -356,35 +356,21 @@ impl Group {
 /// How many bytes of payload count as one more write.
 const BYTES_PER_COST: usize = 4096;
 
-/// A write counts as one, and as one more for each 4 KiB of payload, so that one number bounds both
+/// A write counts as one, and as one more for each 4 KiB of text, so that one number bounds both
 /// how many writes wait and how much memory they hold. A claim changes as many jobs as it wants.
 fn cost(write: &Write) -> u32 {
-    let size = |payload: Option<&Payload>| payload.map_or(0, |payload| payload.as_str().len());
-    let op = match write {
-        Write::Op { op, .. } => op,
-        Write::Claim(wanted) => return u32::try_from(wanted.max).unwrap_or(u32::MAX).max(1),
-        Write::RenewSession { .. } | Write::FollowUpDone { .. } => return 1,
-        Write::Rule(_) | Write::Listens { .. } => return 1,
-        Write::Token(_) | Write::Mark { .. } | Write::Clock(_) => return 1,
+    match write {
+        Write::Op { op, .. } => {
+            let bytes = op.footprint().bytes;
+            u32::try_from(bytes / BYTES_PER_COST).unwrap_or(u32::MAX).saturating_add(1)
+        }
+        Write::Claim(wanted) => u32::try_from(wanted.max).unwrap_or(u32::MAX).max(1),
         Write::Schedule(op) => {
             let made = u32::try_from(windlass_store::commit::jobs_of(op)).unwrap_or(u32::MAX);
-            return made.saturating_add(1);
+            made.saturating_add(1)
         }
-    };
-    let bytes = match op {
-        Op::Enqueue(op) => size(Some(&op.new.payload)),
-        Op::Requeue(op) => size(op.payload.as_ref()),
-        Op::Renew(op) => size(op.progress.as_ref()),
-        Op::Settle(op) => size(op.stats.as_ref()) + size_of_outcome(&op.outcome, size),
-        _ => 0,
-    };
-    u32::try_from(bytes / BYTES_PER_COST).unwrap_or(u32::MAX).saturating_add(1)
-}
-
-fn size_of_outcome(outcome: &Outcome, size: impl Fn(Option<&Payload>) -> usize) -> usize {
-    match outcome {
-        Outcome::Succeeded { result } => size(result.as_ref()),
-        Outcome::Partial { result, remaining } => size(result.as_ref()) + size(Some(remaining)),
-        Outcome::Failed(_) | Outcome::Cancelled { .. } => 0,
+        Write::RenewSession { .. } | Write::FollowUpDone { .. } => 1,
+        Write::Rule(_) | Write::Listens { .. } => 1,
+        Write::Token(_) | Write::Mark { .. } | Write::Clock(_) => 1,
     }
 }

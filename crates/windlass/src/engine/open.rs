@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 #[cfg(feature = "postgres")]
 use windlass_store::postgres;
 use windlass_store::{
-    Store,
+    Client, Commit, Store,
     sqlite::{MemoryOptions, Options, Sqlite},
     without_password,
 };
@@ -15,7 +15,11 @@ use crate::{Error, clock};
 
 /// A store that is open, and what else is known of it.
 pub(super) struct Opened {
-    pub(super) store: Arc<dyn Store>,
+    pub(super) store: Arc<dyn Client>,
+    /// Where its writes go: the store, or what somebody put before it.
+    pub(super) commit: Arc<dyn Commit>,
+    /// The store itself, if it is open in this process.
+    pub(super) own: Option<Arc<dyn Store>>,
     /// The same, if it is SQLite.
     pub(super) sqlite: Option<Arc<Sqlite>>,
     /// Its schema, if it is PostgreSQL.
@@ -29,7 +33,9 @@ impl Opened {
     /// A store of which nothing else is known.
     pub(super) fn new(store: Arc<dyn Store>) -> Self {
         Self {
-            store,
+            store: store.clone(),
+            commit: store.clone(),
+            own: Some(store),
             sqlite: None,
             schema: None,
             #[cfg(feature = "client")]
@@ -89,7 +95,14 @@ async fn open_server(url: &str, config: &Config) -> Result<Opened, Error> {
     let token = config.token.clone().or_else(|| std::env::var("WINDLASS_TOKEN").ok());
     let opened = crate::client::Remote::open(url, token.as_deref(), config.clock.clone()).await;
     let remote = Arc::new(opened.map_err(|why| not_understood(url, &why))??);
-    Ok(Opened { remote: Some(remote.clone()), ..Opened::new(remote) })
+    Ok(Opened {
+        store: remote.clone(),
+        commit: remote.clone(),
+        own: None,
+        sqlite: None,
+        schema: None,
+        remote: Some(remote),
+    })
 }
 
 #[cfg(not(feature = "client"))]

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use windlass_store::{Error, Reply, Write};
+use windlass_store::{Error, Reply, Request, Write};
 
 use super::Inner;
 use crate::{SubmitError, TraceContext};
@@ -17,29 +17,40 @@ const SEND_AGAIN_AFTER: Duration = Duration::from_millis(100);
 type Answered = Result<Reply, SubmitError>;
 
 impl Inner {
-    /// Submits a write, and lets whoever in this process has to know hear of it.
-    pub(crate) async fn submit(&self, write: Write) -> Answered {
+    /// Submits a request, and lets whoever in this process has to know hear of it.
+    pub(crate) async fn submit<R: Request>(&self, request: R) -> Result<R::Reply, SubmitError> {
+        self.send(request.into_write()).await.map(R::expect)
+    }
+
+    async fn send(&self, write: Write) -> Answered {
         let reply = self.handle.submit(write).await?;
         self.note([&reply].into_iter());
         Ok(reply)
     }
 
-    /// Submits a write that has an identity: if the answer is lost, it is sent again and answered from the
+    /// Submits a request that has an identity: if the answer is lost, it is sent again and answered from the
     /// record. Until it is, nobody knows whether it was written, whatever a store says that was away meanwhile.
-    pub(crate) async fn submit_known(&self, write: Write) -> Answered {
-        self.submit_caused(write, None).await
+    pub(crate) async fn submit_known<R: Request>(
+        &self,
+        request: R,
+    ) -> Result<R::Reply, SubmitError> {
+        self.submit_caused(request, None).await
     }
 
-    /// The same for a write of which a job may come, and which this span has caused.
-    pub(crate) async fn submit_caused(
+    /// The same for a request of which a job may come, and which this span has caused.
+    pub(crate) async fn submit_caused<R: Request>(
         &self,
-        write: Write,
+        request: R,
         cause: Option<TraceContext>,
-    ) -> Answered {
+    ) -> Result<R::Reply, SubmitError> {
+        self.send_known(request.into_write(), cause).await.map(R::expect)
+    }
+
+    async fn send_known(&self, write: Write, cause: Option<TraceContext>) -> Answered {
         let enqueuing = self.enqueuing();
-        let first = self.submit(write.clone()).await;
+        let first = self.send(write.clone()).await;
         let sent_twice = is_lost(&first);
-        let answer = if sent_twice { self.submit_again(&write, first).await } else { first };
+        let answer = if sent_twice { self.send_again(&write, first).await } else { first };
         if let Some(enqueuing) = enqueuing {
             let answers = [(&write, &answer, cause)].into_iter();
             Box::pin(self.tell_of_made(enqueuing, answers, sent_twice)).await;
@@ -48,10 +59,10 @@ impl Inner {
     }
 
     /// Sends a write again whose answer is lost.
-    async fn submit_again(&self, write: &Write, lost: Answered) -> Answered {
+    async fn send_again(&self, write: &Write, lost: Answered) -> Answered {
         for _ in 0..SEND_AGAIN {
             tokio::time::sleep(SEND_AGAIN_AFTER).await;
-            let answer = self.submit(write.clone()).await;
+            let answer = self.send(write.clone()).await;
             if is_answered(&answer) {
                 return answer;
             }
@@ -110,7 +121,7 @@ impl Inner {
 
     fn note<'a>(&self, replies: impl Iterator<Item = &'a Reply> + Clone) {
         let answers = replies.filter_map(|reply| match reply {
-            Reply::Answer(answer) => Some(answer),
+            Reply::Answer(answer, _) => Some(answer),
             _ => None,
         });
         self.local.note(answers.clone());

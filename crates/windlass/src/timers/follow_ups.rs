@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use windlass_kernel::{
     Actor, FollowUp, JobId, Op, TenantId,
-    ops::{Cancel, Wake, WakeBy},
+    ledger::{MailContent, MailName},
+    ops::{Cancel, Signal},
 };
-use windlass_store::{Error, Write, read::StoredFollowUp};
+use windlass_store::{Error, Watch, Write, read::StoredFollowUp};
 
 use crate::engine::Inner;
 
@@ -31,23 +32,30 @@ pub(super) struct Cancelling {
 /// many ends to be told of, and two commits for each, one after the other, held up everything behind them.
 pub(super) async fn carry_out(
     engine: &Inner,
+    store: &dyn Watch,
     cancelling: &mut Cancelling,
     max: usize,
 ) -> Result<bool, Error> {
-    let found = engine.store.follow_ups(max).await?;
+    let found = store.follow_ups(max).await?;
     let mut more = found.len() >= max;
     cancelling.told_to.retain(|id, _| found.iter().any(|it| it.id == *id));
     let (mut ended, mut wakes, mut done) = (Vec::new(), Vec::new(), Vec::new());
     for StoredFollowUp { id, tenant, follow_up } in found {
         match follow_up {
-            FollowUp::ChildEnded { parent, child, .. } => {
-                let op = Op::Wake(Wake { job_id: parent, by: WakeBy::Child { child } });
+            FollowUp::ChildEnded { parent, child, state } => {
+                let op = Op::Signal(Signal {
+                    job_id: parent,
+                    name: MailName::Child(child),
+                    content: MailContent::Ended(state),
+                    expect_waiting: false,
+                    by: Actor::Scheduler.into(),
+                });
                 ended.push(id);
                 wakes.push(Write::Op { tenant, op });
             }
             FollowUp::CancelChildren { parent } => {
                 let after = cancelling.told_to.get(&id).copied();
-                match cancel_children(engine, &tenant, parent, after).await? {
+                match cancel_children(engine, store, &tenant, parent, after).await? {
                     Pass::Ended => done.push(id),
                     Pass::UpTo(child) => {
                         cancelling.told_to.insert(id, child);
@@ -58,7 +66,7 @@ pub(super) async fn carry_out(
             }
         }
     }
-    // A parent that does not wait for a child finds out when it begins to.
+    // A parent without a ledger that does not wait for a child finds out when it begins to; one with a ledger has mail.
     let told = engine.submit_many(wakes).await;
     let settled = ended.into_iter().zip(told).filter(|(_, told)| is_settled(told));
     done.extend(settled.map(|(id, _)| id));
@@ -80,11 +88,12 @@ enum Pass {
 /// Tells the next children that their parent is cancelled.
 async fn cancel_children(
     engine: &Inner,
+    store: &dyn Watch,
     tenant: &TenantId,
     parent: JobId,
     after: Option<JobId>,
 ) -> Result<Pass, Error> {
-    let children = engine.store.open_children(tenant, parent, after, CHILDREN_MAX).await?;
+    let children = store.open_children(tenant, parent, after, CHILDREN_MAX).await?;
     let last = children.last().copied().filter(|_| children.len() >= CHILDREN_MAX);
     let cancel = |job_id| {
         let (reason, by) =

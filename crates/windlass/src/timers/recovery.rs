@@ -7,17 +7,17 @@ use windlass_kernel::{
     Op,
     ops::{Expire, Expiry},
 };
-use windlass_store::{Error, Write};
+use windlass_store::{Error, Watch, Write};
 
 use crate::engine::Inner;
 
 /// Takes at most so many jobs from workers that are proven dead. Is there more to do?
-pub(super) async fn recover(engine: &Inner, max: usize) -> Result<bool, Error> {
+pub(super) async fn recover(engine: &Inner, store: &dyn Watch, max: usize) -> Result<bool, Error> {
     let mut left = max;
-    for worker in engine.store.dead_workers().await? {
-        let held = engine.store.held_by(&worker, left).await?;
+    for worker in store.dead_workers().await? {
+        let held = store.held_by(&worker, left).await?;
         if held.is_empty() {
-            engine.store.stop_vouching(&worker).await?;
+            store.stop_vouching(&worker).await?;
             continue;
         }
         left -= held.len();

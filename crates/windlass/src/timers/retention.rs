@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 use windlass_kernel::Retention;
-
-use crate::engine::Inner;
+use windlass_store::Keep;
 
 /// How many jobs one step looks at.
 const STEP: usize = 500;
@@ -15,9 +14,9 @@ const STEPS_MAX: usize = 1_000;
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// One pass. If the store cannot do it now, it can the next time.
-pub(super) async fn prune(engine: &Inner, retention: Retention) {
+pub(super) async fn prune(store: &dyn Keep, retention: Retention) {
     for _ in 0..STEPS_MAX {
-        match engine.store.prune(retention, STEP).await {
+        match store.prune(retention, STEP).await {
             Ok(pruned) if pruned.more => sleep(PAUSE).await,
             Ok(_) | Err(_) => return,
         }

@@ -17,7 +17,10 @@ use super::{
     report::{Observer, Outbox, Report},
     run::{Orders, Shared, run},
 };
-use crate::{Engine, Error, Work};
+use crate::{
+    Engine, Error, Work,
+    durable::{self, DurableHandler},
+};
 
 /// A worker that is being set up.
 ///
@@ -110,24 +113,38 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     }
 
     /// Runs jobs of this kind with this handler, whatever its payload is.
-    pub fn handle_kind<A, H>(mut self, kind: &str, handler: H) -> Self
+    pub fn handle_kind<A, H>(self, kind: &str, handler: H) -> Self
     where
         H: Handler<S, A>,
         H::Payload: DeserializeOwned,
     {
+        let handler = erase(handler, self.state.clone());
+        self.add(kind, handler)
+    }
+
+    fn add(mut self, kind: &str, handler: AnyHandler) -> Self {
         match Kind::new(kind) {
             Ok(kind) if self.handlers.contains_key(&kind) => {
                 let why = format!("there are two handlers for {kind}");
                 self.refused.get_or_insert(Error::Worker(why));
             }
             Ok(kind) => {
-                self.handlers.insert(kind, erase(handler, self.state.clone()));
+                self.handlers.insert(kind, handler);
             }
             Err(refusal) => {
                 self.refused.get_or_insert(refusal.into());
             }
         }
         self
+    }
+
+    /// Runs durable jobs of the payload's kind with this handler: see [`durable`](crate::durable).
+    pub fn durable<P, H>(self, handler: H) -> Self
+    where
+        P: Work + DeserializeOwned + Send + 'static,
+        H: for<'c> DurableHandler<'c, P>,
+    {
+        self.add(P::KIND, durable::erase(handler))
     }
 
     /// Runs around every handler. The first one is the outermost.
@@ -142,56 +159,58 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         self
     }
 
-    /// The queues it listens to; `default`, if nothing is said.
+    /// The queues it listens to. The default is the queue `default`.
     pub fn queues<Q: AsRef<str>>(mut self, queues: impl IntoIterator<Item = Q>) -> Self {
         self.queues = queues.into_iter().map(Queue::new).collect();
         self
     }
 
-    /// How many handlers run at the same time; 16, if nothing is said.
+    /// How many handlers run at the same time. The default is 16.
     pub fn concurrency(mut self, handlers: usize) -> Self {
         self.concurrency = handlers;
         self
     }
 
-    /// How many jobs wait in its local queue at the most; none, if nothing is said.
+    /// How many jobs it claims ahead into its local queue at the most. The default is none.
     ///
-    /// What is claimed ahead is started by a write of its own, so it is for short jobs on a store that is far away. It
-    /// claims ahead only as many as it has lately finished in a tenth of a second, so long jobs are left to other
-    /// workers.
+    /// A job that is claimed ahead is started by a write of its own, so this is for short jobs on a
+    /// store that is far away. The worker claims ahead only as many jobs as it has lately finished in a
+    /// tenth of a second, so long jobs are left to other workers. A job that has waited for a second
+    /// is given back.
     pub fn prefetch(mut self, jobs: usize) -> Self {
         self.ahead_max = Some(jobs);
         self
     }
 
-    /// How long its leases last; 30 seconds, if nothing is said. After a crash whose proof is missing, its jobs
-    /// wait so long at the most.
+    /// How long its leases last. The default is 30 seconds. After a crash that nobody can prove, its jobs
+    /// wait at most that long.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// How often it renews its leases; ten times in a lease, if nothing is said. Cancel requests of other
-    /// processes are heard of that often.
+    /// How often it renews its leases. The default is ten times in a lease. With a renewal it also hears
+    /// of cancel requests of other processes.
     pub fn renew_every(mut self, every: Duration) -> Self {
         self.renew_every = Some(every);
         self
     }
 
-    /// How long handlers may go on at a shutdown; 30 seconds, if nothing is said.
+    /// How long handlers may go on at a shutdown. The default is 30 seconds.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// How many jobs of one tenant it has in hand at the most; as many as there are slots, if nothing is said. The rest
-    /// of the slots is for others, also while they have no jobs. An engine on a server takes no notice of it.
+    /// How many jobs of one tenant it has in hand at the most. The default is as many as there are slots.
+    /// The rest of the slots is for other tenants, also while those have no jobs. An engine on a server
+    /// ignores it.
     pub fn tenant_max(mut self, jobs: usize) -> Self {
         self.tenant_max = Some(jobs);
         self
     }
 
-    /// How often it looks for jobs although nobody told it of any; once a second, if nothing is said.
+    /// How often it polls for jobs when nothing wakes it. The default is once a second.
     pub fn poll(mut self, every: Duration) -> Self {
         self.poll = every;
         self
@@ -208,7 +227,10 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         let grace = self.grace;
         let shared = Arc::new(self.shared()?);
         let inner = shared.inner();
-        inner.store.vouch(&shared.worker).await?;
+        // A server cannot know that a process elsewhere is dead: there the leases of this worker run out.
+        if let Some(store) = &inner.own {
+            store.vouch(&shared.worker).await?;
+        }
         let listens = Listens {
             queues: shared.queues.clone(),
             kinds: shared.handlers.keys().cloned().collect(),

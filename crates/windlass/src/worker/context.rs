@@ -1,15 +1,19 @@
 //! The context of an execution: what a handler knows about its job, and what it can say meanwhile.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use serde::Serialize;
 use windlass_kernel::{
     By, Epoch, Job, JobId, Kind, Op, Payload, Queue, Refusal, TenantId, TraceId, WorkerId,
-    job::Wakeup, ops::Renew,
+    job::Wakeup,
+    ops::{Entry, Renew},
 };
-use windlass_store::{Reply, Write};
+use windlass_store::Write;
 
-use super::signal::{Signal, Signals};
+use super::notice::{Notice, Notices};
 use crate::{Engine, Error, SubmitError, TraceContext};
 
 /// What a handler knows about its job. Clones are cheap and are the same context.
@@ -24,7 +28,9 @@ struct Inner {
     engine: Engine,
     worker: WorkerId,
     lease: Duration,
-    signals: Signals,
+    notices: Notices,
+    /// What a durable handler has left to be recorded with the report of its execution.
+    left: Mutex<Vec<Entry>>,
 }
 
 /// Why a handler should come to its end soon.
@@ -63,9 +69,10 @@ impl Context {
         engine: Engine,
         worker: WorkerId,
         lease: Duration,
-        signals: Signals,
+        notices: Notices,
     ) -> Self {
-        Self { inner: Arc::new(Inner { job, engine, worker, lease, signals }) }
+        let left = Mutex::default();
+        Self { inner: Arc::new(Inner { job, engine, worker, lease, notices, left }) }
     }
 
     /// The job as it was when it was claimed.
@@ -157,13 +164,28 @@ impl Context {
 
     /// Why the handler should come to its end soon; none, if it may go on.
     pub fn stop(&self) -> Option<Stop> {
-        self.inner.signals.get().stop()
+        self.inner.notices.get().stop()
     }
 
     /// Waits until the handler should come to its end soon, and says why.
     pub async fn stopped(&self) -> Stop {
-        let signal = self.inner.signals.at_least(Signal::Shutdown).await;
-        signal.stop().expect("it was waited for")
+        let notice = self.inner.notices.at_least(Notice::Shutdown).await;
+        notice.stop().expect("it was waited for")
+    }
+
+    /// Waits until someone wants the job to be cancelled.
+    pub(crate) async fn cancel_requested(&self) {
+        self.inner.notices.at_least(Notice::Cancelled).await;
+    }
+
+    /// Leaves this to be recorded with the report of the execution.
+    pub(crate) fn leave(&self, entries: Vec<Entry>) {
+        *self.inner.left.lock().unwrap_or_else(PoisonError::into_inner) = entries;
+    }
+
+    /// What was left to be recorded.
+    pub(super) fn take_left(&self) -> Vec<Entry> {
+        std::mem::take(&mut *self.inner.left.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// A sign of life, for a job with a heartbeat time-out. It fails if the lease is lost: then stop.
@@ -217,8 +239,7 @@ impl Context {
         let write = Write::Op { tenant: job.spec.tenant.clone(), op };
         let engine = self.inner.engine.inner();
         match engine.submit(write).await {
-            Ok(Reply::Answer(_)) => Ok(()),
-            Ok(_) => unreachable!("an op is answered by an answer"),
+            Ok(_) => Ok(()),
             Err(error) => {
                 // What cannot be accepted says nothing about the lease.
                 let is_lost = |refusal: &Refusal| !matches!(refusal, Refusal::Invalid { .. });

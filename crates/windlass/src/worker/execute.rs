@@ -11,18 +11,18 @@ use std::{
 
 use tokio::time::{Instant, sleep};
 use windlass_kernel::{
-    Failure, Job,
-    ops::{self, Release, Start},
+    Failure, Job, Refusal, State,
+    ops::{self, Entry, Release, Start},
 };
-use windlass_store::Granted;
+use windlass_store::{Granted, read::Scope};
 
 use super::{
     context::Context,
     middleware::Next,
+    notice::{Notice, Notices},
     outcome::{Kind, Outcome, panicked},
-    report::{self, report},
+    report::{self, Verdict, report},
     run::Shared,
-    signal::{Signal, Signals},
 };
 use crate::span::Executing;
 
@@ -30,14 +30,24 @@ use crate::span::Executing;
 const LOST_GRACE: Duration = Duration::from_millis(100);
 
 /// Runs a job that is started, or starts it first. Its report may be on its way when this ends.
-pub(super) async fn execute(shared: Arc<Shared>, granted: Granted, started: bool, told: Signals) {
+pub(super) async fn execute(
+    shared: Arc<Shared>,
+    granted: Granted,
+    started: bool,
+    notices: Notices,
+) {
     let job = granted.job.clone();
     let is_running = started || start(&shared, &job).await;
-    let ended = if is_running { run(&shared, granted, &told).await } else { None };
+    let ended = if is_running { run_or_park(&shared, granted, &notices).await } else { None };
+    let (ended, left) = match ended {
+        Some(Ran::Ended(ended, left)) => (Some(ended), left),
+        Some(Ran::Parked(state)) => return report::ended(&shared, &job, state),
+        None => (None, Vec::new()),
+    };
     let begin_report = || shared.executions.begin_report(job.id, job.epoch, Instant::now());
     let outcome = match ended {
         Some(ended) if begin_report() => ended.map(|outcome| outcome.0),
-        None if is_running && told.get() == Signal::Abandon && begin_report() => {
+        None if is_running && notices.get() == Notice::Abandon && begin_report() => {
             let op = Release { job_id: job.id, epoch: job.epoch, by: shared.by() };
             let state = report(&shared, &job, op.into()).await.state();
             return report::ended(&shared, &job, state);
@@ -50,12 +60,13 @@ pub(super) async fn execute(shared: Arc<Shared>, granted: Granted, started: bool
             let state = report::snooze(&shared, &job, wait).await;
             return report::ended(&shared, &job, state);
         }
+        Ok(Kind::Park(_)) => unreachable!("a durable handler that waits is parked"),
         Ok(Kind::Done { result }) => ops::Outcome::Succeeded { result },
         Ok(Kind::Partial { result, remaining }) => ops::Outcome::Partial { result, remaining },
         Ok(Kind::Cancelled { reason }) => ops::Outcome::Cancelled { reason },
         Ok(Kind::Unfit(failure)) | Err(failure) => ops::Outcome::Failed(failure),
     };
-    report::settle_soon(&shared, job, outcome);
+    report::settle_soon(&shared, job, left, outcome);
 }
 
 /// Starts a job of the local queue. False, if it may not run.
@@ -64,29 +75,57 @@ async fn start(shared: &Shared, job: &Job) -> bool {
     report(shared, job, op.into()).await.state().is_some()
 }
 
+/// How an execution came to its end.
+enum Ran {
+    /// Its handler ended so, and left this to be recorded.
+    Ended(Result<Outcome, Failure>, Vec<Entry>),
+    /// It is parked, and the job is in this state by it; none, if the lease was lost.
+    Parked(Option<State>),
+}
+
+/// Runs its handler. A durable one that can only wait is parked; if it may not be, because somebody wants to cancel the job, it
+/// runs once more, to clean up.
+async fn run_or_park(shared: &Shared, mut granted: Granted, notices: &Notices) -> Option<Ran> {
+    loop {
+        let (ended, left) = run(shared, granted.clone(), notices).await?;
+        let park = match ended {
+            Ok(Outcome(Kind::Park(park))) => *park,
+            ended => return Some(Ran::Ended(ended, left)),
+        };
+        match report::park(shared, &granted.job, park).await {
+            Verdict::Refused(Refusal::CancelRequested) => {}
+            verdict => return Some(Ran::Parked(verdict.state())),
+        }
+        notices.raise(Notice::Cancelled);
+        let job = shared.inner().store.job(&Scope::Every, granted.job.id).await.ok().flatten()?;
+        granted.job = Arc::new(job);
+    }
+}
+
 /// Runs its handler, and gives back how it ended; none, if it was dropped before.
 async fn run(
     shared: &Shared,
     granted: Granted,
-    told: &Signals,
-) -> Option<Result<Outcome, Failure>> {
+    notices: &Notices,
+) -> Option<(Result<Outcome, Failure>, Vec<Entry>)> {
     let Granted { job, payload } = granted;
     let (engine, span) =
         (shared.engine_of(&job), Executing::begin(shared.inner(), &job, &shared.worker));
     let handler = shared.handlers.get(&job.spec.kind).cloned();
     let handler = handler.expect("only kinds that have a handler are claimed");
-    let context = Context::new(job, engine, shared.worker.clone(), shared.lease, told.clone());
+    let context = Context::new(job, engine, shared.worker.clone(), shared.lease, notices.clone());
     let next = Next::new(shared.layers.clone(), handler, payload.into());
-    let mut handling = pin!(caught(async move { next.run(context).await }));
+    let running = context.clone();
+    let mut handling = pin!(caught(async move { next.run(running).await }));
     let ended = tokio::select! {
         biased;
         ended = &mut handling => ended,
-        () = given_up(told) => return None,
+        () = given_up(notices) => return None,
     };
     if let Some(span) = span {
         span.ended(failure_of(&ended));
     }
-    Some(ended)
+    Some((ended, context.take_left()))
 }
 
 fn failure_of(ended: &Result<Outcome, Failure>) -> Option<&Failure> {
@@ -97,8 +136,8 @@ fn failure_of(ended: &Result<Outcome, Failure>) -> Option<&Failure> {
 }
 
 /// Ready when the execution is to be dropped.
-async fn given_up(told: &Signals) {
-    if told.at_least(Signal::LeaseLost).await == Signal::LeaseLost {
+async fn given_up(notices: &Notices) {
+    if notices.at_least(Notice::LeaseLost).await == Notice::LeaseLost {
         sleep(LOST_GRACE).await;
     }
 }

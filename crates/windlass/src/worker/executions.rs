@@ -13,8 +13,8 @@ use windlass_kernel::{Epoch, JobId, TenantId};
 use windlass_store::{Granted, IdMap, IdSet};
 
 use super::{
+    notice::{Notice, Notices},
     pace::Pace,
-    signal::{Signal, Signals},
 };
 
 /// How much a worker does at once.
@@ -30,15 +30,19 @@ pub(super) struct Slots {
     pub(super) reports_max: usize,
 }
 
-/// What a worker wants.
+/// What a worker has in hand, in numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
-    /// So many jobs; and are they to be started at once?
-    Jobs(usize, bool),
-    /// Some, when there is a little more room, which will be soon.
-    MoreRoom,
-    /// All is taken.
-    Nothing,
+pub(super) struct Load {
+    /// How many handlers run.
+    pub(super) running: usize,
+    /// How many jobs wait in the local queue.
+    pub(super) queued: usize,
+    /// How many reports are on their way.
+    pub(super) reporting: usize,
+    /// How many handlers returned lately, in a tenth of a second.
+    pub(super) pace: usize,
+    /// When the first job of the local queue will have waited for too long.
+    pub(super) overdue_at: Option<Instant>,
 }
 
 /// What a worker has in hand.
@@ -74,7 +78,7 @@ struct Execution {
     epoch: Epoch,
     tenant: TenantId,
     phase: Phase,
-    signals: Signals,
+    notices: Notices,
     /// Its place among the grants: a renewal that was sent before it says nothing about it.
     grant: u64,
     /// When its claim was called.
@@ -101,25 +105,24 @@ impl Executions {
         Self { slots, state: Mutex::default(), changed: Notify::new() }
     }
 
-    /// How many jobs to claim, and whether to start them at once. Who is patient waits for a little more room.
-    pub(super) fn wanted(&self, patient: bool, now: Instant) -> Wanted {
+    pub(super) fn slots(&self) -> Slots {
+        self.slots
+    }
+
+    /// What is in hand now. From here on each end wakes the worker, if it `calls` for that or has jobs
+    /// in its local queue.
+    ///
+    /// Both under one lock: an end in between would wake nobody, and its slot would stay empty.
+    pub(super) fn load(&self, calls: bool, now: Instant) -> Load {
         let mut state = self.state();
-        let Slots { concurrency, ahead_max, reports_max, .. } = self.slots;
-        let soon = state.pace.lately(now);
-        state.calls = true;
-        if state.reporting >= reports_max {
-            return Wanted::Nothing;
+        state.calls = calls || !state.queue.is_empty();
+        Load {
+            running: state.running,
+            queued: state.queue.len(),
+            reporting: state.reporting,
+            pace: state.pace.lately(now),
+            overdue_at: state.queue.front().map(|(since, _)| *since + AHEAD_MAX),
         }
-        let free = concurrency.saturating_sub(state.running + state.queue.len());
-        if free > 0 {
-            // Where many end at about the same time, few at a time would be many claims.
-            let many = (soon / 20).clamp(1, concurrency.div_ceil(2));
-            let is_enough = free >= many || !patient;
-            return if is_enough { Wanted::Jobs(free, true) } else { Wanted::MoreRoom };
-        }
-        let ahead = soon.min(ahead_max);
-        let room = ahead.saturating_sub(state.queue.len());
-        if room > 0 && room >= ahead / 2 { Wanted::Jobs(room, false) } else { Wanted::Nothing }
     }
 
     /// The tenants that have as many slots as they may, and how many jobs may be claimed so that no other has more.
@@ -137,12 +140,6 @@ impl Executions {
         let full = full.map(|(tenant, _)| (*tenant).clone()).collect();
         let most = held.values().copied().filter(|count| *count < max).max().unwrap_or(0);
         (full, max - most)
-    }
-
-    /// Nobody waits for room until [`Executions::wanted`] is asked again: those who make some need not tell.
-    pub(super) fn rest(&self) {
-        let mut state = self.state();
-        state.calls = !state.queue.is_empty();
     }
 
     /// A claim is sent, or all that it brought is known here.
@@ -164,8 +161,8 @@ impl Executions {
         started: bool,
         claimed_at: Instant,
         lease: Duration,
-    ) -> Signals {
-        let signals = Signals::default();
+    ) -> Notices {
+        let notices = Notices::default();
         let (job_id, epoch) = (granted.job.id, granted.job.epoch);
         let mut state = self.state();
         let grant = state.grants;
@@ -174,21 +171,21 @@ impl Executions {
         let until = claimed_at + lease;
         let tenant = granted.job.spec.tenant.clone();
         let execution =
-            Execution { epoch, tenant, phase, signals: signals.clone(), grant, claimed_at, until };
+            Execution { epoch, tenant, phase, notices: notices.clone(), grant, claimed_at, until };
         if let Some(old) = state.by_job.insert(job_id, execution) {
             state.forget(&old);
-            old.signals.raise(Signal::LeaseLost);
+            old.notices.raise(Notice::LeaseLost);
         }
         if started {
             state.running += 1;
         } else {
             state.queue.push_back((claimed_at, granted.clone()));
         }
-        signals
+        notices
     }
 
     /// The next job of the local queue, if a slot is free: it takes the slot.
-    pub(super) fn next(&self) -> Option<(Granted, Signals)> {
+    pub(super) fn next(&self) -> Option<(Granted, Notices)> {
         let mut state = self.state();
         if state.running >= self.slots.concurrency {
             return None;
@@ -196,17 +193,12 @@ impl Executions {
         while let Some((_, granted)) = state.queue.pop_front() {
             if let Some(execution) = state.waiting(&granted) {
                 execution.phase = Phase::Runs;
-                let signals = execution.signals.clone();
+                let notices = execution.notices.clone();
                 state.running += 1;
-                return Some((granted, signals));
+                return Some((granted, notices));
             }
         }
         None
-    }
-
-    /// When the first job of the local queue will have waited for too long.
-    pub(super) fn next_overdue(&self) -> Option<Instant> {
-        self.state().queue.front().map(|(since, _)| *since + AHEAD_MAX)
     }
 
     /// Takes what has waited for too long in the local queue, to be given back.
@@ -260,7 +252,7 @@ impl Executions {
         if let Some(execution) = self.state().by_job.get(&job_id)
             && execution.epoch == epoch
         {
-            execution.signals.raise(Signal::Cancelled);
+            execution.notices.raise(Notice::Cancelled);
         }
     }
 
@@ -295,7 +287,7 @@ impl Executions {
         state.renewed = Some((grants, until));
         for job_id in cancelled {
             if let Some(execution) = state.by_job.get(job_id) {
-                execution.signals.raise(Signal::Cancelled);
+                execution.notices.raise(Notice::Cancelled);
             }
         }
         let is_lost = |(job_id, it): (&JobId, &Execution)| {
@@ -341,9 +333,9 @@ impl Executions {
     }
 
     /// Tells all that run.
-    pub(super) fn tell_all(&self, signal: Signal) {
+    pub(super) fn tell_all(&self, notice: Notice) {
         for execution in self.state().by_job.values() {
-            execution.signals.raise(signal);
+            execution.notices.raise(notice);
         }
     }
 
@@ -405,7 +397,7 @@ impl State {
     fn lose(&mut self, job_id: JobId) {
         if let Some(execution) = self.by_job.remove(&job_id) {
             self.forget(&execution);
-            execution.signals.raise(Signal::LeaseLost);
+            execution.notices.raise(Notice::LeaseLost);
         }
     }
 
@@ -418,3 +410,6 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

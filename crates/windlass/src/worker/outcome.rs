@@ -6,6 +6,8 @@ use serde::Serialize;
 use windlass_kernel::{
     Failure, Payload,
     failure::{HANDLER_FAILED, HANDLER_PANICKED, RESULT_UNFIT},
+    job::Wait,
+    ops::Entry,
 };
 
 /// Any error.
@@ -36,6 +38,16 @@ pub(crate) enum Kind {
     },
     /// What the handler gave back cannot be kept.
     Unfit(Failure),
+    /// A durable handler can only wait.
+    Park(Box<Park>),
+}
+
+/// What a durable handler waits for, and what has to be recorded before it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Park {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) wait: Wait,
+    pub(crate) mails_seen: Option<u32>,
 }
 
 impl Outcome {
@@ -57,6 +69,10 @@ impl Outcome {
             }
             (Err(failure), _) | (_, Err(failure)) => Self(Kind::Unfit(failure)),
         }
+    }
+
+    pub(crate) fn park(park: Park) -> Self {
+        Self(Kind::Park(Box::new(park)))
     }
 
     /// Not now: the same attempt goes on after this time. It uses up no retry.

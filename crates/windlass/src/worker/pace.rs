@@ -36,3 +36,39 @@ impl Pace {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the pace is at a time, after jobs that ended at these, all in milliseconds.
+    #[track_caller]
+    fn check(ended_ms: &[u64], now_ms: u64, expected: usize) {
+        let (begin, mut pace) = (Instant::now(), Pace::default());
+        let at = |ms| begin + Duration::from_millis(ms);
+        ended_ms.iter().for_each(|ms| pace.note(at(*ms)));
+        assert_eq!(pace.lately(at(now_ms)), expected, "{ended_ms:?} at {now_ms}");
+    }
+
+    #[test]
+    fn the_pace_is_what_ended_in_the_last_tenth_of_a_second_that_is_over() {
+        check(&[], 0, 0);
+        // It begins with the first end, and is not over yet.
+        check(&[0, 10, 20], 20, 0);
+        check(&[0, 10, 20], 99, 0);
+        check(&[0, 10, 20], 100, 3);
+        check(&[0, 10, 20], 199, 3);
+        // The next one is under way.
+        check(&[0, 10, 20, 110], 110, 3);
+        check(&[0, 10, 20, 110, 120], 209, 3);
+        check(&[0, 10, 20, 110, 120], 210, 2);
+    }
+
+    #[test]
+    fn a_pace_of_long_ago_says_nothing() {
+        check(&[0, 10, 20], 200, 0);
+        check(&[0, 10, 20, 500], 500, 0);
+        check(&[0, 10, 20, 500], 600, 1);
+        check(&[0, 10, 20, 500], 700, 0);
+    }
+}

@@ -8,7 +8,7 @@
 
 use tokio::time::{Instant, sleep_until, timeout_at};
 use windlass_kernel::{JobId, Op, ops::Release};
-use windlass_store::{Error, Reply, Write, read::Scope};
+use windlass_store::{Error, RenewSession, RenewalReply, TenantOp, read::Scope};
 
 use super::run::Shared;
 
@@ -27,14 +27,13 @@ pub(super) async fn renew(shared: &Shared) {
         shared.executions.lose_lapsed(sent);
         let Some(lapse) = shared.executions.next_lapse(sent) else { continue };
         let grants = shared.executions.grants();
-        let write = Write::RenewSession { worker: shared.worker.clone(), lease };
-        match timeout_at(lapse, shared.inner().submit(write)).await {
-            Ok(Ok(Reply::Renewed { held, cancelled, .. })) => {
+        let request = RenewSession { worker: shared.worker.clone(), lease };
+        match timeout_at(lapse, shared.inner().submit(request)).await {
+            Ok(Ok(RenewalReply { held, cancelled, .. })) => {
                 let strangers = shared.executions.renewed(grants, sent + lease, &held, &cancelled);
                 // The next renewal does not wait for it. What is left then comes after it.
                 let _ = timeout_at(at, give_back(shared, &strangers)).await;
             }
-            Ok(Ok(_)) => unreachable!("a renewal is answered by a renewal"),
             // The next time, and sooner.
             Ok(Err(_)) | Err(_) => {
                 at = Instant::now() + every / 4;
@@ -54,7 +53,7 @@ async fn give_back(shared: &Shared, strangers: &[JobId]) -> Result<(), Error> {
             let release = Release { job_id: job.id, epoch: job.epoch, by: shared.by() };
             let (tenant, op) = (job.spec.tenant.clone(), Op::Release(release));
             // If it fails, the job is still held at the next renewal.
-            let _ = shared.inner().submit(Write::Op { tenant, op }).await;
+            let _ = shared.inner().submit(TenantOp { tenant, op }).await;
         }
     }
     Ok(())

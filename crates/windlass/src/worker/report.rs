@@ -16,11 +16,11 @@ use windlass_kernel::{
     Failure, Jitter, Job, Op, Refusal, State,
     failure::RESULT_UNFIT,
     job::{Wait, WaitOn},
-    ops::{Outcome, Settle, WaitFor},
+    ops::{Advance, Entry, Outcome, Settle, WaitFor},
 };
-use windlass_store::{self as store, Reply, Write};
+use windlass_store::{self as store, Reply, Request as _, TenantOp, Write};
 
-use super::run::Shared;
+use super::{outcome::Park, run::Shared};
 use crate::SubmitError;
 
 /// What a worker has reported of an execution.
@@ -37,26 +37,34 @@ pub struct Report<'a> {
 /// Hears of each execution that has ended.
 pub(super) type Observer = Arc<dyn Fn(&Report<'_>) + Send + Sync>;
 
-/// Settles that wait to be sent together.
+/// Settles that wait to be sent together: one round trip for all that end at about the same time.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    waiting: Mutex<Vec<Outgoing>>,
+    waiting: Mutex<Vec<Settlement>>,
 }
 
+/// How an execution ended, before the store has heard of it.
 #[derive(Debug)]
-struct Outgoing {
+struct Settlement {
     job: Arc<Job>,
+    /// What is recorded in the ledger first.
+    entries: Vec<Entry>,
     outcome: Outcome,
 }
 
-/// How long to wait before a report is sent again that the store could not take.
-const SEND_AGAIN_AFTER: Duration = Duration::from_millis(200);
+/// The back-off of a report that the store could not take.
+const BACK_OFF: Duration = Duration::from_millis(200);
 
 /// Reports how an execution ended, soon and together with others. Nobody need wait for it.
-pub(super) fn settle_soon(shared: &Arc<Shared>, job: Arc<Job>, outcome: Outcome) {
+pub(super) fn settle_soon(
+    shared: &Arc<Shared>,
+    job: Arc<Job>,
+    entries: Vec<Entry>,
+    outcome: Outcome,
+) {
     let is_first = {
         let mut waiting = shared.outbox.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.push(Outgoing { job, outcome });
+        waiting.push(Settlement { job, entries, outcome });
         waiting.len() == 1
     };
     if is_first {
@@ -70,20 +78,31 @@ async fn send(shared: Arc<Shared>) {
     yield_now().await;
     let outgoing =
         std::mem::take(&mut *shared.outbox.waiting.lock().unwrap_or_else(PoisonError::into_inner));
-    let writes = outgoing.iter().map(|it| write(&it.job, settle_op(&shared, &it.job, &it.outcome)));
-    let answers = shared.inner().submit_many(writes.collect()).await;
-    for (Outgoing { job, outcome }, answer) in outgoing.into_iter().zip(answers) {
-        match Reported::of(answer) {
-            Some(Reported::Answered(state)) => ended(&shared, &job, Some(state)),
-            Some(Reported::Refused(Refusal::Invalid { .. })) | None => {
-                tokio::spawn(settle_alone(shared.clone(), job, outcome));
+    let mut writes = Vec::with_capacity(outgoing.len());
+    for Settlement { job, entries, outcome } in &outgoing {
+        writes.extend(advance_op(&shared, job, entries).map(|op| write(job, op)));
+        writes.push(write(job, settle_op(&shared, job, outcome)));
+    }
+    let mut answers = shared.inner().submit_many(writes).await.into_iter();
+    for Settlement { job, entries, outcome } in outgoing {
+        let advanced = if entries.is_empty() { None } else { answers.next() };
+        let recorded = advanced.is_none_or(|advanced| advanced.is_ok());
+        let answer = answers.next().expect("each write is answered");
+        match Verdict::of(answer) {
+            Some(Verdict::Accepted(state)) => ended(&shared, &job, Some(state)),
+            Some(Verdict::Refused(Refusal::Invalid { .. })) | None => {
+                let entries = if recorded { Vec::new() } else { entries };
+                tokio::spawn(settle_alone(shared.clone(), job, entries, outcome));
             }
-            Some(Reported::Refused(_) | Reported::Lost) => ended(&shared, &job, None),
+            Some(Verdict::Refused(_) | Verdict::Lost) => ended(&shared, &job, None),
         }
     }
 }
 
-async fn settle_alone(shared: Arc<Shared>, job: Arc<Job>, outcome: Outcome) {
+async fn settle_alone(shared: Arc<Shared>, job: Arc<Job>, entries: Vec<Entry>, outcome: Outcome) {
+    if let Some(op) = advance_op(&shared, &job, &entries) {
+        report(&shared, &job, op).await;
+    }
     let state = settle(&shared, &job, outcome).await;
     ended(&shared, &job, state);
 }
@@ -91,8 +110,8 @@ async fn settle_alone(shared: Arc<Shared>, job: Arc<Job>, outcome: Outcome) {
 /// Reports how an execution ended. What cannot be kept is reported as a failure instead.
 async fn settle(shared: &Shared, job: &Job, outcome: Outcome) -> Option<State> {
     let refused = match report(shared, job, settle_op(shared, job, &outcome)).await {
-        Reported::Refused(refusal @ Refusal::Invalid { .. }) => refusal,
-        reported => return reported.state(),
+        Verdict::Refused(refusal @ Refusal::Invalid { .. }) => refusal,
+        verdict => return verdict.state(),
     };
     // Left as it is, the job would run again and again, and never come to an end.
     let failure = Failure::own(RESULT_UNFIT, &refused.to_string());
@@ -103,13 +122,41 @@ async fn settle(shared: &Shared, job: &Job, outcome: Outcome) -> Option<State> {
 pub(super) async fn snooze(shared: &Shared, job: &Job, wait: Duration) -> Option<State> {
     let until = Some(shared.inner().now().plus(wait));
     let wait = Wait { on: WaitOn::Time, until };
-    let op = WaitFor { job_id: job.id, epoch: job.epoch, by: shared.by(), wait };
+    let op = WaitFor { job_id: job.id, epoch: job.epoch, by: shared.by(), wait, mails_seen: None };
     match report(shared, job, op.into()).await {
-        Reported::Refused(Refusal::CancelRequested) => {
+        Verdict::Refused(Refusal::CancelRequested) => {
             settle(shared, job, Outcome::Cancelled { reason: None }).await
         }
-        reported => reported.state(),
+        verdict => verdict.state(),
     }
+}
+
+/// Parks a durable job, after what is to be recorded. One that is to be cancelled is refused.
+pub(super) async fn park(shared: &Shared, job: &Job, park: Park) -> Verdict {
+    let Park { entries, wait, mails_seen } = park;
+    let (job_id, epoch, by) = (job.id, job.epoch, shared.by());
+    let wait = Op::from(WaitFor { job_id, epoch, by, wait, mails_seen });
+    match advance_op(shared, job, &entries) {
+        Some(advance) => {
+            let writes = vec![write(job, advance.clone()), write(job, wait.clone())];
+            let mut answers = shared.inner().submit_many(writes).await.into_iter();
+            let advanced = answers.next().and_then(Verdict::of);
+            match (advanced, answers.next().and_then(Verdict::of)) {
+                (Some(_), Some(parked)) => parked,
+                _ => {
+                    report(shared, job, advance).await;
+                    report(shared, job, wait).await
+                }
+            }
+        }
+        None => report(shared, job, wait).await,
+    }
+}
+
+fn advance_op(shared: &Shared, job: &Job, entries: &[Entry]) -> Option<Op> {
+    let (job_id, epoch, by) = (job.id, job.epoch, shared.by());
+    let entries = entries.to_vec();
+    (!entries.is_empty()).then(|| Advance { job_id, epoch, by, entries }.into())
 }
 
 /// An execution is over, and whoever wants to know is told.
@@ -133,47 +180,46 @@ fn write(job: &Job, op: Op) -> Write {
     Write::Op { tenant: job.spec.tenant.clone(), op }
 }
 
-/// What became of something that an execution said.
-pub(super) enum Reported {
+/// What the store said to a report.
+pub(super) enum Verdict {
     /// The job is in this state by it.
-    Answered(State),
+    Accepted(State),
     Refused(Refusal),
     /// The store could not be told while the lease lasted.
     Lost,
 }
 
-impl Reported {
+impl Verdict {
     /// What an answer means; none, if it may be sent again.
     fn of(answer: Result<Reply, SubmitError>) -> Option<Self> {
         match answer {
-            Ok(Reply::Answer(answer)) => Some(Reported::Answered(answer.state)),
-            Ok(_) => unreachable!("an op is answered by an answer"),
-            Err(SubmitError::Refused(refusal)) => Some(Reported::Refused(refusal)),
-            Err(SubmitError::Store(error)) if is_hopeless(&error) => Some(Reported::Lost),
-            Err(SubmitError::Closed) => Some(Reported::Lost),
+            Ok(reply) => Some(Verdict::Accepted(TenantOp::expect(reply).0.state)),
+            Err(SubmitError::Refused(refusal)) => Some(Verdict::Refused(refusal)),
+            Err(SubmitError::Store(error)) if is_hopeless(&error) => Some(Verdict::Lost),
+            Err(SubmitError::Closed) => Some(Verdict::Lost),
             Err(SubmitError::Store(_) | SubmitError::Full) => None,
         }
     }
 
     pub(super) fn state(self) -> Option<State> {
         match self {
-            Reported::Answered(state) => Some(state),
-            Reported::Refused(_) | Reported::Lost => None,
+            Verdict::Accepted(state) => Some(state),
+            Verdict::Refused(_) | Verdict::Lost => None,
         }
     }
 }
 
-/// Tells the store, again and again while the lease lasts: the same op has the same answer.
-pub(super) async fn report(shared: &Shared, job: &Job, op: Op) -> Reported {
+/// Tells the store, in a retry loop while the lease lasts: the same op has the same answer.
+pub(super) async fn report(shared: &Shared, job: &Job, op: Op) -> Verdict {
     let write = write(job, op);
     loop {
-        if let Some(reported) = Reported::of(shared.inner().submit(write.clone()).await) {
-            return reported;
+        if let Some(verdict) = Verdict::of(shared.inner().submit(write.clone()).await) {
+            return verdict;
         }
         if shared.executions.has_lapsed(job.id, job.epoch, Instant::now()) {
-            return Reported::Lost;
+            return Verdict::Lost;
         }
-        sleep(SEND_AGAIN_AFTER).await;
+        sleep(BACK_OFF).await;
     }
 }
 

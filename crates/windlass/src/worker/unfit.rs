@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 /// What to tell of a payload that cannot be read as what the handler takes.
-pub(super) fn unfit(payload: &str, error: &serde_json::Error) -> String {
+pub(crate) fn unfit(payload: &str, error: &serde_json::Error) -> String {
     let (line, column) = (error.line(), error.column());
     let trouble = trouble(&error.to_string());
     match consumed(payload, line, column) {

@@ -111,7 +111,7 @@ async fn running_children_are_all_asked_to_stop_however_many_there_are() -> Hand
         not_asked += u32::from(child.cancel.is_none());
     }
     assert_eq!(not_asked, 0);
-    assert_eq!(engine.store().follow_ups(10).await?, [], "it is struck off");
+    assert_eq!(engine.own_store().unwrap().follow_ups(10).await?, [], "it is struck off");
     worker.kill();
     Ok(())
 }

@@ -8,7 +8,7 @@ use windlass_kernel::{
     job::{Wait, WaitOn, Wakeup},
     ops::WaitFor,
 };
-use windlass_store::{Store as _, Write};
+use windlass_store::{Watch as _, Write};
 
 use crate::common::{Do, act, path};
 
@@ -24,6 +24,7 @@ async fn wait_for_child(child: Do, context: Context) -> HandlerResult<String> {
         epoch: context.epoch(),
         by: By::worker(context.worker().clone()),
         wait: Wait { on: WaitOn::Child(child), until: None },
+        mails_seen: None,
     };
     let write = Write::Op { tenant: context.tenant().clone(), op: Op::Wait(wait) };
     context.engine().committer().submit(write).await?;
@@ -51,7 +52,7 @@ async fn a_parent_goes_on_when_its_child_has_ended_however_it_ended() -> Handler
         let ended = engine.wait(parent).await?;
         assert_eq!(ended.result::<String>()?, Wakeup::Child.as_str());
         assert_eq!(path(&engine, parent).await, WOKEN);
-        assert!(engine.store().follow_ups(10).await?.is_empty(), "it is struck off");
+        assert!(engine.own_store().unwrap().follow_ups(10).await?.is_empty(), "it is struck off");
         worker.shutdown().await?;
     }
     Ok(())

@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use windlass::{
-    Context, Engine, Failure, HandlerResult, Ids, JobId, Outcome, SubmitError, Work, testing,
+    Context, Engine, Failure, HandlerResult, Ids, JobId, Outcome, State, SubmitError, Work, testing,
 };
 use windlass_kernel::{
     Actor, Answer, Jitter, Principal, TenantId,
@@ -98,9 +98,41 @@ pub(crate) async fn enqueue_new(engine: &Engine, new: NewJob) -> Result<Answer, 
     let (job_id, random) = (ids.job_id(), ids.random());
     let op = Enqueue { job_id, tenant: tenant.clone(), new: Box::new(new), random, by };
     match engine.committer().submit(Write::Op { tenant, op: op.into() }).await? {
-        Reply::Answer(answer) => Ok(answer),
+        Reply::Answer(answer, _) => Ok(answer),
         other => panic!("an op was answered with {other:?}"),
     }
+}
+
+/// Jobs that a worker has in hand while all its slots are taken.
+pub(crate) struct Ahead {
+    /// Those in its slots, which take long.
+    pub(crate) long: Vec<JobId>,
+    /// Those in its local queue.
+    pub(crate) waiting: Vec<JobId>,
+}
+
+/// Lets a worker with two slots claim ahead. It does many short jobs, so that its pace is high; then two long ones take
+/// its slots, and short ones wait behind them.
+pub(crate) async fn claim_ahead(engine: &Engine, long_ms: u64) -> HandlerResult<Ahead> {
+    enqueue_later(engine, vec![Do::SleepMs(10); 100]).await?;
+    let long = enqueue_later(engine, vec![Do::SleepMs(long_ms); 2]).await?;
+    let waiting = enqueue_later(engine, vec![Do::succeed(); 6]).await?;
+    for id in &long {
+        while engine.job(*id).await?.state != State::Running {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    for id in &waiting {
+        assert_eq!(engine.job(*id).await?.state, State::Dispatched, "it is not claimed ahead");
+    }
+    Ok(Ahead { long, waiting })
+}
+
+/// Enqueues jobs that are claimed after all that are there.
+async fn enqueue_later(engine: &Engine, what: Vec<Do>) -> HandlerResult<Vec<JobId>> {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let enqueued = engine.enqueue_all(what).await.into_iter();
+    Ok(enqueued.map(|it| it.map(|it| it.id)).collect::<Result<_, _>>()?)
 }
 
 /// A text with all times cut to whole seconds. Timers ring up to a few milliseconds late.

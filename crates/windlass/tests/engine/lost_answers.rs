@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use tokio::time::{sleep, timeout};
 use windlass::{Engine, Enqueued, Error, HandlerResult, State, job, testing};
-use windlass_store::{Store as _, sqlite::Sqlite};
+use windlass_store::{Inspect as _, sqlite::Sqlite};
 
 use crate::{
     chance::Chance,

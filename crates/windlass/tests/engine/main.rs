@@ -20,6 +20,7 @@ mod leases;
 mod line;
 mod lost_answers;
 mod mass_failure;
+mod prefetch;
 mod progress;
 mod requests;
 mod rules;

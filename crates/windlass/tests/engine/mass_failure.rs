@@ -11,7 +11,7 @@ use std::{
 
 use windlass::{Context, Engine, HandlerResult, State, Timestamp, job, testing, timers::Config};
 use windlass_kernel::WorkerId;
-use windlass_store::{Store as _, read::Scope, sqlite::Sqlite};
+use windlass_store::{ReadFeed as _, ReadQueues as _, read::Scope, sqlite::Sqlite};
 
 use crate::{
     chance::Chance,

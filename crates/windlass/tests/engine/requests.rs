@@ -75,7 +75,7 @@ async fn a_bad_value_is_refused_by_name_and_nothing_is_written() -> HandlerResul
             other => panic!("{field}: {other:?}"),
         }
     }
-    assert!(engine.store().open_jobs().await?.is_empty());
+    assert!(engine.own_store().unwrap().open_jobs().await?.is_empty());
     Ok(())
 }
 
@@ -86,7 +86,7 @@ async fn one_bad_request_of_many_does_not_concern_the_others() -> HandlerResult 
     let answers = engine.enqueue_all(requests).await;
     let fine: Vec<bool> = answers.iter().map(Result::is_ok).collect();
     assert_eq!(fine, [true, false, true]);
-    assert_eq!(engine.store().open_jobs().await?.len(), 2);
+    assert_eq!(engine.own_store().unwrap().open_jobs().await?.len(), 2);
     Ok(())
 }
 

@@ -272,7 +272,7 @@ async fn a_retry_budget_bounds_retries_as_a_share_of_first_tries() -> HandlerRes
     engine.enqueue_all((0..100).map(|_| quick(job(Do::Fail).max_retries(5)))).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     let page = windlass_store::read::JobFilter::of("default".parse::<windlass_kernel::TenantId>()?);
-    let cursor = windlass_store::read::Cursor { from: None, limit: 1_000 };
+    let cursor = windlass_store::read::PageFrom { from: None, limit: 1_000 };
     let jobs = engine.store().jobs(page, cursor).await?.items;
     let tries: u32 = jobs.iter().map(|job| job.attempt).sum();
     assert!((110..=112).contains(&tries), "{tries} tries of 100 jobs");

@@ -7,7 +7,7 @@ use windlass::{
     testing::{self, BEGINS_AT},
 };
 use windlass_kernel::{job::ScheduleType, schedule::When};
-use windlass_store::read::{Cursor, JobFilter};
+use windlass_store::read::{JobFilter, PageFrom};
 
 use crate::common::{Do, act};
 
@@ -22,7 +22,7 @@ fn after_start(wait: Duration) -> Timestamp {
 /// The slots for which there is a job, in order.
 async fn slots(engine: &Engine) -> Vec<Timestamp> {
     let tenant: windlass_kernel::TenantId = Engine::TENANT_DEFAULT.parse().unwrap();
-    let cursor = Cursor { from: None, limit: 1_000 };
+    let cursor = PageFrom { from: None, limit: 1_000 };
     let page = engine.store().jobs(JobFilter::of(tenant), cursor).await.unwrap();
     let mut slots: Vec<_> = page.items.iter().filter_map(|job| job.spec.scheduled_at).collect();
     slots.sort_unstable();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use windlass::{HandlerResult, State, job, testing};
 
-use crate::common::{Do, act, path};
+use crate::common::{Ahead, Do, act, claim_ahead, path};
 
 #[tokio::test(start_paused = true)]
 async fn what_runs_may_finish_within_the_grace_period() -> HandlerResult {
@@ -38,18 +38,28 @@ async fn draining_waits_as_long_as_it_takes() -> HandlerResult {
 #[tokio::test(start_paused = true)]
 async fn what_has_not_started_goes_back_to_its_queue() -> HandlerResult {
     let engine = testing::engine()?;
-    let worker = engine.worker().handle(act).concurrency(2).grace(Duration::ZERO).start().await?;
-    // Short ones first, so that it claims ahead.
-    let ids = engine.enqueue_all((0..200).map(|_| Do::SleepMs(10))).await;
-    let ids: Vec<_> = ids.into_iter().map(|id| id.unwrap().id).collect();
-    tokio::time::sleep(Duration::from_millis(505)).await;
-    worker.shutdown().await?;
-    for id in ids {
-        let job = engine.job(id).await?;
-        let expected = [State::Succeeded, State::Queued, State::Interrupted];
-        assert!(expected.contains(&job.state), "{} is {}", id, job.state);
-        assert_eq!(job.interruptions, 0);
+    let worker = engine.worker().concurrency(2).prefetch(50).grace(Duration::from_secs(600));
+    let worker = worker.handle(act).start().await?;
+    let Ahead { long, waiting } = claim_ahead(&engine, 60_000).await?;
+    let ending = tokio::spawn(worker.shutdown());
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    for id in &waiting {
+        assert_eq!(path(&engine, *id).await, "queued dispatched queued", "it goes back at once");
     }
+    for id in &long {
+        assert_eq!(engine.job(*id).await?.state, State::Running, "it has its grace period");
+    }
+    ending.await??;
+    for id in &long {
+        assert_eq!(engine.job(*id).await?.state, State::Succeeded);
+    }
+    let next = engine.worker().handle(act).start().await?;
+    for id in waiting {
+        let ended = engine.wait(id).await?;
+        assert!(ended.is_success());
+        assert_eq!(ended.job.interruptions, 0, "it is not counted");
+    }
+    next.shutdown().await?;
     Ok(())
 }
 

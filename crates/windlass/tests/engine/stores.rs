@@ -134,7 +134,7 @@ async fn many_jobs_of_many_outcomes_come_to_their_ends(home: Home) -> HandlerRes
         engine.wait(id?.id).await?;
     }
     worker.shutdown().await?;
-    assert!(engine.store().open_jobs().await?.is_empty());
+    assert!(engine.own_store().unwrap().open_jobs().await?.is_empty());
     let held: u64 = engine.store().sessions().await?.iter().map(|session| session.held).sum();
     assert_eq!(held, 0);
     Ok(())

@@ -45,7 +45,7 @@ async fn task(engine: &Engine, id: JobId) -> String {
 async fn events(engine: &Engine, id: JobId) -> Vec<String> {
     let spec = engine.job(id).await.unwrap().spec;
     let events = engine.store().events(&Scope::Every, id).await.unwrap();
-    let feed = engine.store().feed(&Scope::Every, 0, 1_000).await.unwrap();
+    let feed = engine.own_store().unwrap().feed(&Scope::Every, 0, 1_000).await.unwrap();
     assert_eq!(events.len(), feed.events.len(), "there is one task");
     let told = events.iter().zip(feed.events);
     let told = told.filter_map(|(event, row)| tasks::tell(event, &spec, row.number));
@@ -281,7 +281,7 @@ async fn the_same_request_again_is_a_hit_and_creates_nothing() -> HandlerResult 
     assert_eq!(again, id);
     assert!(hit.contains(r#""idempotent_hit": true"#) && hit.contains(r#""state": "cancelled""#));
     assert_eq!(
-        engine.store().feed(&Scope::Every, 0, 1_000).await?.events.len(),
+        engine.own_store().unwrap().feed(&Scope::Every, 0, 1_000).await?.events.len(),
         2,
         "created and cancelled"
     );
@@ -313,6 +313,6 @@ async fn the_same_key_with_other_fields_is_a_duplicate_that_names_them() -> Hand
     check("order_1001", "order_1002", "task_20260225_0001").await;
     check(r#""tenant_a""#, r#""tenant_b""#, "task_20260225_0001").await;
     assert_eq!(engine.store().events(&Scope::Every, id).await?.len(), 1);
-    assert_eq!(engine.store().open_jobs().await?.len(), 1);
+    assert_eq!(engine.own_store().unwrap().open_jobs().await?.len(), 1);
     Ok(())
 }

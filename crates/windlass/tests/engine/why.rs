@@ -324,7 +324,13 @@ async fn it_waits_for_a_signal_or_for_a_child() -> HandlerResult {
         };
         let (tenant, epoch) = (granted.job.spec.tenant.clone(), granted.job.epoch);
         let wait = Wait { on: on.clone(), until: None };
-        let op = WaitFor { job_id: id, epoch, wait, by: By::worker("elsewhere".parse()?) };
+        let op = WaitFor {
+            job_id: id,
+            epoch,
+            wait,
+            by: By::worker("elsewhere".parse()?),
+            mails_seen: None,
+        };
         engine.committer().submit(Write::Op { tenant, op: op.into() }).await?;
         let found = reasons(&engine, id).await;
         assert_eq!(found, [Reason::Waiting { on, until: None }]);

@@ -14,12 +14,14 @@ use windlass_kernel::{
     Schedule, ScheduleName, TaskId, TenantId, Token, TokenId, WorkerId,
 };
 use windlass_store::{
-    Bell, ClockStanding, Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
+    Bell, ClockStanding, Commit, Error, Inspect, Keep, Listener, Overlap, ReadFeed, ReadJobs,
+    ReadLedgers, ReadLetters, ReadQueues, ReadSchedules, ReadTokens, Replies, StoreFuture, Watch,
+    Write,
     postgres::{Options, Postgres},
     read::{
-        AttemptsPage, Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter,
-        LetterFilter, LetterGroups, ListeningWorker, OldestReady, Output, Page, Progress, Pruned,
-        Scope, SessionView, Standing, StoredFollowUp, Verified,
+        AttemptsPage, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, Ledger,
+        LetterFilter, LetterGroups, ListeningWorker, OldestReady, Output, Page, PageFrom, Progress,
+        Pruned, Scope, SessionView, Standing, StoredFollowUp, Verified,
     },
 };
 use windlass_testkit::refusals::{RefusalNote, asks_for_an_end};
@@ -106,67 +108,127 @@ macro_rules! first {
     };
 }
 
-impl Store for Balancer {
+impl Commit for Balancer {
     fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {
         Box::pin(self.commit_and_note(writes))
     }
 
-    fn sooner(&self) -> Listener {
-        self.sooner.listen()
-    }
-
     next! {
-        job(scope: &Scope, id: JobId) -> Option<Job>;
-        newest_of_task(scope: &Scope, task: &TaskId) -> Option<Job>;
-        payload(scope: &Scope, id: JobId) -> Option<String>;
-        last_output(scope: &Scope, id: JobId) -> Option<Output>;
-        progress(scope: &Scope, id: JobId) -> Option<Progress>;
-        events(scope: &Scope, id: JobId) -> Vec<Event>;
-        events_after(scope: &Scope, id: JobId, after: u64, limit: usize) -> Option<EventsPage>;
-        verify(scope: &Scope, id: JobId) -> Option<Verified>;
-        attempts(scope: &Scope, id: JobId, after: u32, limit: usize) -> AttemptsPage;
-        letter(scope: &Scope, id: DlqId) -> Option<DeadLetter>;
-        approvals(scope: &Scope, id: DlqId) -> Vec<Approval>;
-        open_jobs() -> Vec<Job>;
-        jobs(filter: JobFilter, cursor: Cursor) -> Page<Job>;
-        letters(filter: LetterFilter, cursor: Cursor) -> Page<DeadLetter>;
-        letter_groups(scope: &Scope, state: LetterState) -> LetterGroups;
-        sessions() -> Vec<SessionView>;
-        listening(scope: &Scope) -> Vec<ListeningWorker>;
-        oldest_ready(scope: &Scope) -> Vec<OldestReady>;
-        feed(scope: &Scope, after: u64, rows: u32) -> Feed;
-        feed_end() -> u64;
-        notes(tenant: &TenantId, about: &About, before: u64, limit: usize) -> Vec<FeedEvent>;
-        acts(scope: &Scope, before: u64, limit: usize) -> Vec<FeedEvent>;
-        token(id: TokenId) -> Option<Token>;
-        tokens(scope: &Scope) -> Vec<Token>;
-        mark(name: &MarkName) -> Option<u64>;
-        schedule(tenant: &TenantId, name: &ScheduleName) -> Option<Schedule>;
-        schedules(
-            tenant: &TenantId, after: Option<&ScheduleName>, limit: usize
-        ) -> Vec<Schedule>;
-        inbox_result(scope: &Scope, id: JobId) -> Option<InboxResult>;
-        prune(retention: Retention, max: usize) -> Pruned;
-        counts(scope: &Scope) -> Vec<(String, String, u64)>;
-        raise_incarnation() -> ();
-        due(max: usize) -> Due;
-        follow_ups(max: usize) -> Vec<StoredFollowUp>;
-        open_children(
-            tenant: &TenantId, parent: JobId, after: Option<JobId>, max: usize
-        ) -> Vec<JobId>;
-        held_by(worker: &WorkerId, max: usize) -> Vec<(TenantId, JobId, u64)>;
-        rules() -> Vec<Rule>;
-        standing(scope: &Scope, id: JobId) -> Option<Standing>;
         health() -> ();
     }
 
     first! {
         overlap() -> Overlap;
         claims_wait() -> bool;
+    }
+}
+
+impl ReadJobs for Balancer {
+    next! {
+        job(scope: &Scope, id: JobId) -> Option<Job>;
+        payload(scope: &Scope, id: JobId) -> Option<String>;
+        last_output(scope: &Scope, id: JobId) -> Option<Output>;
+        progress(scope: &Scope, id: JobId) -> Option<Progress>;
+        events(scope: &Scope, id: JobId) -> Vec<Event>;
+        verify(scope: &Scope, id: JobId) -> Option<Verified>;
+        attempts(scope: &Scope, id: JobId, after: u32, limit: usize) -> AttemptsPage;
+        jobs(filter: JobFilter, cursor: PageFrom) -> Page<Job>;
+    }
+}
+
+impl ReadLetters for Balancer {
+    next! {
+        letter(scope: &Scope, id: DlqId) -> Option<DeadLetter>;
+        approvals(scope: &Scope, id: DlqId) -> Vec<Approval>;
+        letters(filter: LetterFilter, cursor: PageFrom) -> Page<DeadLetter>;
+        letter_groups(scope: &Scope, state: LetterState) -> LetterGroups;
+    }
+}
+
+impl ReadSchedules for Balancer {
+    next! {
+        schedule(tenant: &TenantId, name: &ScheduleName) -> Option<Schedule>;
+        schedules(
+            tenant: &TenantId, after: Option<&ScheduleName>, limit: usize
+        ) -> Vec<Schedule>;
+        schedule_history(
+            tenant: &TenantId, name: &ScheduleName, before: u64, limit: usize
+        ) -> Vec<FeedEvent>;
+    }
+}
+
+impl ReadQueues for Balancer {
+    next! {
+        sessions() -> Vec<SessionView>;
+        oldest_ready(scope: &Scope) -> Vec<OldestReady>;
+        counts(scope: &Scope) -> Vec<(String, String, u64)>;
+        rules() -> Vec<Rule>;
+    }
+
+    first! {
         ready() -> Listener;
+    }
+}
+
+impl ReadFeed for Balancer {
+    next! {
+        events_after(scope: &Scope, id: JobId, after: u64, limit: usize) -> Option<EventsPage>;
+        feed(scope: &Scope, after: u64, rows: u32) -> Feed;
+        feed_end() -> u64;
+        notes(tenant: &TenantId, about: &About, before: u64, limit: usize) -> Vec<FeedEvent>;
+        acts(scope: &Scope, before: u64, limit: usize) -> Vec<FeedEvent>;
+        mark(name: &MarkName) -> Option<u64>;
+    }
+}
+
+impl ReadLedgers for Balancer {
+    next! {
+        ledger(scope: &Scope, id: JobId, from: u32) -> Option<Ledger>;
+    }
+}
+
+impl ReadTokens for Balancer {
+    next! {
+        token(id: TokenId) -> Option<Token>;
+        tokens(scope: &Scope) -> Vec<Token>;
+    }
+}
+
+impl Inspect for Balancer {
+    next! {
+        newest_of_task(scope: &Scope, task: &TaskId) -> Option<Job>;
+        open_jobs() -> Vec<Job>;
+        listening(scope: &Scope) -> Vec<ListeningWorker>;
+        inbox_result(scope: &Scope, id: JobId) -> Option<InboxResult>;
+        standing(scope: &Scope, id: JobId) -> Option<Standing>;
+    }
+}
+
+impl Watch for Balancer {
+    fn sooner(&self) -> Listener {
+        self.sooner.listen()
+    }
+
+    next! {
+        due(max: usize) -> Due;
+        follow_ups(max: usize) -> Vec<StoredFollowUp>;
+        open_children(
+            tenant: &TenantId, parent: JobId, after: Option<JobId>, max: usize
+        ) -> Vec<JobId>;
+        held_by(worker: &WorkerId, max: usize) -> Vec<(TenantId, JobId, u64)>;
+    }
+
+    first! {
         clock() -> ClockStanding;
         vouch(worker: &WorkerId) -> StoreFuture<'_, ()>;
         stop_vouching(worker: &WorkerId) -> StoreFuture<'_, ()>;
         dead_workers() -> StoreFuture<'_, Vec<WorkerId>>;
+    }
+}
+
+impl Keep for Balancer {
+    next! {
+        prune(retention: Retention, max: usize) -> Pruned;
+        raise_incarnation() -> ();
     }
 }

@@ -12,7 +12,7 @@ use std::{
 
 use tokio::time::timeout;
 use windlass::{Engine, HandlerResult, Scope};
-use windlass_store::read::{Cursor, JobFilter};
+use windlass_store::read::{JobFilter, PageFrom};
 use windlass_testkit::{
     random::{self, Chance},
     refusals::{self, Step},
@@ -85,7 +85,7 @@ async fn stuck(role: &Role) -> String {
         return "jobs in the hands of a node".to_owned();
     }
     let engine = Engine::open(&role.url).await.unwrap();
-    let cursor = Cursor { from: None, limit: Cursor::LIMIT_MAX };
+    let cursor = PageFrom { from: None, limit: PageFrom::LIMIT_MAX };
     let open = engine.store().jobs(open_jobs(), cursor).await.unwrap().items;
     format!("{} jobs: {:#?}", open.len(), &open[..open.len().min(3)])
 }
@@ -93,7 +93,7 @@ async fn stuck(role: &Role) -> String {
 /// Whatever was acknowledged is there and at its end, and no rule is broken. On SQLite nobody may have the file open.
 pub(crate) async fn check(home: &Home) -> HandlerResult {
     let engine = home.open().await;
-    let open = engine.store().open_jobs().await?;
+    let open = engine.own_store().unwrap().open_jobs().await?;
     assert!(open.is_empty(), "{} jobs are stuck, such as {:?}", open.len(), open[0]);
     let held: u64 = engine.store().sessions().await?.iter().map(|session| session.held).sum();
     assert_eq!(held, 0);
@@ -116,7 +116,7 @@ pub(crate) async fn check_refusals(engine: &Engine, outside: &Outside) -> Handle
     let refused = outside.refused();
     let (mut history, mut after) = (Vec::new(), 0);
     loop {
-        let feed = engine.store().feed(&Scope::Every, after, 1_000).await?;
+        let feed = engine.own_store().unwrap().feed(&Scope::Every, after, 1_000).await?;
         let Some(last) = feed.events.last() else { break };
         after = last.number;
         let steps = feed.events.iter().filter_map(|it| Some(Step::of(it.number, &it.event()?)));
@@ -132,7 +132,7 @@ pub(crate) async fn check_refusals(engine: &Engine, outside: &Outside) -> Handle
 async fn read_all(engine: &Engine) -> HandlerResult<(BTreeSet<String>, BTreeMap<String, usize>)> {
     let filter = JobFilter::of(Scope::Every);
     let (mut ids, mut states) = (BTreeSet::new(), BTreeMap::new());
-    let mut cursor = Cursor { from: None, limit: Cursor::LIMIT_MAX };
+    let mut cursor = PageFrom { from: None, limit: PageFrom::LIMIT_MAX };
     loop {
         let page = engine.store().jobs(filter.clone(), cursor).await?;
         for job in page.items {

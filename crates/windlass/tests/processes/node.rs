@@ -13,7 +13,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use windlass::{Config, Engine, HandlerResult, JobId, Scope, State, job};
-use windlass_store::read::{Cursor, JobFilter};
+use windlass_store::read::{JobFilter, PageFrom};
 use windlass_testkit::random::Chance;
 
 use crate::{
@@ -228,7 +228,7 @@ pub(crate) fn open_jobs() -> JobFilter {
 /// Ready when no job is open. It looks at each once, from the newest on: what has ended stays so, and whoever enqueues
 /// later looks later. A server can be asked this, too.
 async fn all_done(engine: &Engine) -> HandlerResult {
-    let mut cursor = Cursor { from: None, limit: Cursor::LIMIT_MAX };
+    let mut cursor = PageFrom { from: None, limit: PageFrom::LIMIT_MAX };
     loop {
         let page = engine.store().jobs(open_jobs(), cursor).await?;
         for job in page.items {

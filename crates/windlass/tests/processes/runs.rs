@@ -32,7 +32,7 @@ pub(crate) async fn create_for_task(engine: &Engine, task: &str, key: &str, what
     let (job_id, random) = (ids.job_id(), ids.random());
     let op = Enqueue { job_id, tenant: tenant.clone(), new: Box::new(new), random, by };
     match engine.committer().submit(Write::Op { tenant, op: Op::Enqueue(op) }).await.unwrap() {
-        Reply::Answer(answer) => answer,
+        Reply::Answer(answer, _) => answer,
         other => panic!("a run was answered with {other:?}"),
     }
 }

@@ -8,8 +8,8 @@ use std::{
 use windlass::{Timestamp, testing};
 use windlass_kernel::schedule::{CatchUp, GRACE, Overlap, When};
 use windlass_store::{
-    Store as _,
-    read::{Cursor, JobFilter, Scope},
+    ReadFeed as _, ReadJobs as _,
+    read::{JobFilter, PageFrom, Scope},
     sqlite::Sqlite,
 };
 use windlass_testkit::wall_clock::WallClock;
@@ -83,7 +83,7 @@ async fn read_jobs(store: &Sqlite) -> BTreeMap<String, Jobs> {
     let mut all: BTreeMap<String, Jobs> = BTreeMap::new();
     let mut from = None;
     loop {
-        let cursor = Cursor { from, limit: Cursor::LIMIT_MAX };
+        let cursor = PageFrom { from, limit: PageFrom::LIMIT_MAX };
         let page = store.jobs(JobFilter::of(tenant()), cursor).await.unwrap();
         for job in page.items {
             let (name, slot) = job.spec.idempotency_key.as_str().split_once('@').unwrap();

@@ -14,7 +14,7 @@ use windlass_kernel::{
     ops::{Outcome, Settle},
     schedule::Action,
 };
-use windlass_store::{ClaimMany, Reply, Store as _, Write, sqlite::Sqlite};
+use windlass_store::{ClaimMany, Commit as _, Reply, Write, sqlite::Sqlite};
 
 use crate::{
     chance::Chance,

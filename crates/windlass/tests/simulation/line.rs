@@ -18,11 +18,13 @@ use windlass_kernel::{
     Retention, Schedule, ScheduleName, TaskId, TenantId, Token, TokenId, WorkerId,
 };
 use windlass_store::{
-    ClockStanding, Error, Listener, Overlap, Replies, Store, StoreFuture, Write,
+    ClockStanding, Commit, Error, Inspect, Keep, Listener, Overlap, ReadFeed, ReadJobs,
+    ReadLedgers, ReadLetters, ReadQueues, ReadSchedules, ReadTokens, Replies, StoreFuture, Watch,
+    Write,
     read::{
-        AttemptsPage, Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter,
-        LetterFilter, LetterGroups, ListeningWorker, OldestReady, Output, Page, Progress, Pruned,
-        Scope, SessionView, StoredFollowUp, Verified,
+        AttemptsPage, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter, Ledger,
+        LetterFilter, LetterGroups, ListeningWorker, OldestReady, Output, Page, PageFrom, Progress,
+        Pruned, Scope, SessionView, StoredFollowUp, Verified,
     },
     sqlite::Sqlite,
 };
@@ -168,7 +170,7 @@ macro_rules! over {
     };
 }
 
-impl Store for Line {
+impl Commit for Line {
     fn overlap(&self) -> Overlap {
         self.store.overlap()
     }
@@ -191,55 +193,92 @@ impl Store for Line {
     }
 
     over! {
+        health() -> ();
+    }
+}
+
+impl ReadJobs for Line {
+    over! {
         job(scope: &Scope, id: JobId) -> Option<Job>;
-        newest_of_task(scope: &Scope, task: &TaskId) -> Option<Job>;
         payload(scope: &Scope, id: JobId) -> Option<String>;
         last_output(scope: &Scope, id: JobId) -> Option<Output>;
         progress(scope: &Scope, id: JobId) -> Option<Progress>;
         events(scope: &Scope, id: JobId) -> Vec<Event>;
-        events_after(scope: &Scope, id: JobId, after: u64, limit: usize) -> Option<EventsPage>;
         verify(scope: &Scope, id: JobId) -> Option<Verified>;
         attempts(scope: &Scope, id: JobId, after: u32, limit: usize) -> AttemptsPage;
+        jobs(filter: JobFilter, cursor: PageFrom) -> Page<Job>;
+    }
+}
+
+impl ReadLetters for Line {
+    over! {
         letter(scope: &Scope, id: DlqId) -> Option<DeadLetter>;
         approvals(scope: &Scope, id: DlqId) -> Vec<Approval>;
-        open_jobs() -> Vec<Job>;
-        jobs(filter: JobFilter, cursor: Cursor) -> Page<Job>;
-        letters(filter: LetterFilter, cursor: Cursor) -> Page<DeadLetter>;
+        letters(filter: LetterFilter, cursor: PageFrom) -> Page<DeadLetter>;
         letter_groups(scope: &Scope, state: LetterState) -> LetterGroups;
-        sessions() -> Vec<SessionView>;
-        listening(scope: &Scope) -> Vec<ListeningWorker>;
-        oldest_ready(scope: &Scope) -> Vec<OldestReady>;
-        feed(scope: &Scope, after: u64, rows: u32) -> Feed;
-        feed_end() -> u64;
-        notes(tenant: &TenantId, about: &About, before: u64, limit: usize) -> Vec<FeedEvent>;
-        acts(scope: &Scope, before: u64, limit: usize) -> Vec<FeedEvent>;
-        token(id: TokenId) -> Option<Token>;
-        tokens(scope: &Scope) -> Vec<Token>;
-        mark(name: &MarkName) -> Option<u64>;
+    }
+}
+
+impl ReadSchedules for Line {
+    over! {
         schedule(tenant: &TenantId, name: &ScheduleName) -> Option<Schedule>;
         schedules(
             tenant: &TenantId, after: Option<&ScheduleName>, limit: usize
         ) -> Vec<Schedule>;
-        inbox_result(scope: &Scope, id: JobId) -> Option<InboxResult>;
-        prune(retention: Retention, max: usize) -> Pruned;
-        counts(scope: &Scope) -> Vec<(String, String, u64)>;
-        raise_incarnation() -> ();
-        due(max: usize) -> Due;
-        follow_ups(max: usize) -> Vec<StoredFollowUp>;
-        open_children(
-            tenant: &TenantId, parent: JobId, after: Option<JobId>, max: usize
-        ) -> Vec<JobId>;
-        vouch(worker: &WorkerId) -> ();
-        held_by(worker: &WorkerId, max: usize) -> Vec<(TenantId, JobId, u64)>;
-        rules() -> Vec<windlass_kernel::Rule>;
-        standing(scope: &Scope, id: JobId) -> Option<windlass_store::read::Standing>;
-        health() -> ();
+        schedule_history(
+            tenant: &TenantId, name: &ScheduleName, before: u64, limit: usize
+        ) -> Vec<FeedEvent>;
     }
+}
 
+impl ReadQueues for Line {
     fn ready(&self) -> Listener {
         self.store.ready()
     }
 
+    over! {
+        sessions() -> Vec<SessionView>;
+        oldest_ready(scope: &Scope) -> Vec<OldestReady>;
+        counts(scope: &Scope) -> Vec<(String, String, u64)>;
+        rules() -> Vec<windlass_kernel::Rule>;
+    }
+}
+
+impl ReadFeed for Line {
+    over! {
+        events_after(scope: &Scope, id: JobId, after: u64, limit: usize) -> Option<EventsPage>;
+        feed(scope: &Scope, after: u64, rows: u32) -> Feed;
+        feed_end() -> u64;
+        notes(tenant: &TenantId, about: &About, before: u64, limit: usize) -> Vec<FeedEvent>;
+        acts(scope: &Scope, before: u64, limit: usize) -> Vec<FeedEvent>;
+        mark(name: &MarkName) -> Option<u64>;
+    }
+}
+
+impl ReadLedgers for Line {
+    over! {
+        ledger(scope: &Scope, id: JobId, from: u32) -> Option<Ledger>;
+    }
+}
+
+impl ReadTokens for Line {
+    over! {
+        token(id: TokenId) -> Option<Token>;
+        tokens(scope: &Scope) -> Vec<Token>;
+    }
+}
+
+impl Inspect for Line {
+    over! {
+        newest_of_task(scope: &Scope, task: &TaskId) -> Option<Job>;
+        open_jobs() -> Vec<Job>;
+        listening(scope: &Scope) -> Vec<ListeningWorker>;
+        inbox_result(scope: &Scope, id: JobId) -> Option<InboxResult>;
+        standing(scope: &Scope, id: JobId) -> Option<windlass_store::read::Standing>;
+    }
+}
+
+impl Watch for Line {
     fn sooner(&self) -> Listener {
         self.store.sooner()
     }
@@ -257,7 +296,25 @@ impl Store for Line {
         let dead: Vec<WorkerId> = self.dead.lock().unwrap().iter().cloned().collect();
         Box::pin(self.over(Box::pin(async move { Ok(dead) })))
     }
+
     fn clock(&self) -> ClockStanding {
         self.store.clock()
+    }
+
+    over! {
+        due(max: usize) -> Due;
+        follow_ups(max: usize) -> Vec<StoredFollowUp>;
+        open_children(
+            tenant: &TenantId, parent: JobId, after: Option<JobId>, max: usize
+        ) -> Vec<JobId>;
+        vouch(worker: &WorkerId) -> ();
+        held_by(worker: &WorkerId, max: usize) -> Vec<(TenantId, JobId, u64)>;
+    }
+}
+
+impl Keep for Line {
+    over! {
+        prune(retention: Retention, max: usize) -> Pruned;
+        raise_incarnation() -> ();
     }
 }

@@ -10,7 +10,7 @@ use std::{
 use tokio::time::{Instant, sleep};
 use windlass::{JobId, State, job, testing};
 use windlass_kernel::{Event, Fact};
-use windlass_store::{Store as _, read::Scope};
+use windlass_store::{Inspect as _, ReadFeed as _, ReadJobs as _, read::Scope};
 use windlass_testkit::refusals::{self, RefusalNote, Step};
 
 use crate::{

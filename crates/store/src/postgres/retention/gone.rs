@@ -5,9 +5,11 @@ use windlass_kernel::Timestamp;
 
 use crate::postgres::{
     PgResult,
-    load::Loaded,
-    pipeline::{Ask, run},
-    types::{Time, Uuid, signed},
+    link::{
+        pipeline::{Ask, run},
+        types::{Time, Uuid, signed},
+    },
+    row::job::Loaded,
 };
 
 /// Jobs that go.
@@ -41,12 +43,15 @@ const DELETE_KEYS: &str = "
 const DELETE_ASTRAY: &str = "
     DELETE FROM job_astray USING jobs
     WHERE jobs.id = ANY($1) AND job_astray.created_at = jobs.created_at AND job_astray.id = jobs.id";
-const DELETE: [&str; 5] = [
+const DELETE: [&str; 8] = [
     "DELETE FROM jobs WHERE id = ANY($1)",
     "DELETE FROM outputs WHERE id = ANY($1)",
     "DELETE FROM progress WHERE id = ANY($1)",
     "DELETE FROM job_log WHERE id = ANY($1)",
-    // What people said about it goes with it.
+    "DELETE FROM steps WHERE job_id = ANY($1)",
+    "DELETE FROM signals WHERE job_id = ANY($1)",
+    "DELETE FROM effects WHERE job_id = ANY($1)",
+    // Approvals go with their dead letter.
     "DELETE FROM dlq_items WHERE job_id = ANY($1)",
 ];
 const DELETE_CHILDREN: &str = "

@@ -5,7 +5,7 @@
 
 use rusqlite::{Connection, OptionalExtension as _, params_from_iter, types::Value};
 
-use super::check_rules;
+use super::snapshot::check_rules;
 use crate::{
     Error,
     check::Report,
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// A copy that is being made, and then checked.
-pub(crate) struct Copy {
+pub(crate) struct CheckCopy {
     connection: Connection,
 }
 
@@ -47,7 +47,7 @@ const INDEXES_AFTER: &str = "
     CREATE INDEX results_job ON inbox_results (job_id);
     CREATE INDEX acts_event ON acts (event)";
 
-impl Copy {
+impl CheckCopy {
     /// A copy in which nothing is yet.
     pub(crate) fn new() -> Result<Self, Error> {
         Self::open().map_err(classify)

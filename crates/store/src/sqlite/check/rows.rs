@@ -13,12 +13,13 @@ use crate::{
     read::Scope,
     sqlite::{
         SqlResult,
-        load::{
-            Loaded, id_or_none, job_and_lease_of, job_columns, json_of, text_of, time_of,
-            time_or_none, u128_of, unleased_job_of,
+        claim::names::Stored,
+        read::feed::read_feed_from,
+        row::{
+            column::{id_or_none, json_of, text_of, time_of, time_or_none, u128_of},
+            job::{Loaded, job_and_lease_of, job_columns, unleased_job_of},
+            letter::read_approvals,
         },
-        names::Stored,
-        read::{read_approvals, read_feed_from},
     },
 };
 
@@ -124,7 +125,7 @@ pub(super) struct PrunedReader<'a> {
 impl<'a> PrunedReader<'a> {
     pub(super) fn new(connection: &'a Connection) -> SqlResult<Self> {
         let whole_from = match read_feed_from(connection) {
-            // It is no number of an event, as the check of the log says.
+            // If the stored beginning of the feed is no number of an event, the check of the log tells it.
             Err(error) if error.sqlite_error_code().is_none() => 1,
             read => read?,
         };

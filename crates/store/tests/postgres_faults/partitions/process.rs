@@ -14,7 +14,7 @@ use windlass_kernel::{
     By, Epoch, Jitter, JobId, State,
     ops::{Settle, Start},
 };
-use windlass_store::{ClaimMany, Error, Replies, Store as _, Write, postgres::Postgres};
+use windlass_store::{ClaimMany, Commit as _, Error, Replies, Write, postgres::Postgres};
 use windlass_testkit::{
     network::{Cut, Line},
     postgres::Cluster,

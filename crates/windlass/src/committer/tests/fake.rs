@@ -13,21 +13,12 @@ use tokio::{
     task::JoinHandle,
 };
 use windlass_kernel::{
-    About, Actor, Approval, By, DeadLetter, DlqId, Epoch, Event, Jitter, Job, JobId, Kind,
-    LetterState, MarkName, Op, Payload, Principal, Refusal, Retention, Schedule, ScheduleName,
-    TaskId, TenantId, Timestamp, Token, TokenId, WorkerId,
+    Actor, By, DlqId, Epoch, Jitter, JobId, Kind, Op, Payload, Principal, Refusal, TenantId,
+    Timestamp, WorkerId,
     ids::ClaimId,
     ops::{Cancel, Enqueue, NewJob, Outcome, Requeue, Settle},
 };
-use windlass_store::{
-    Bell, ClaimMany, ClockStanding, Error, Listener, Overlap, Replies, Reply, Store, StoreFuture,
-    Write,
-    read::{
-        AttemptsPage, Cursor, Due, EventsPage, Feed, FeedEvent, InboxResult, JobFilter,
-        LetterFilter, LetterGroups, ListeningWorker, OldestReady, Output, Page, Progress, Pruned,
-        Scope, SessionView, StoredFollowUp, Verified,
-    },
-};
+use windlass_store::{ClaimMany, Commit, Error, Overlap, Replies, Reply, StoreFuture, Write};
 
 use super::schedules::race_point;
 use crate::committer::{Committer, Config, Handle, SubmitError};
@@ -136,15 +127,7 @@ pub(super) fn store_error(answer: Result<Reply, SubmitError>) -> String {
     }
 }
 
-impl Store for Fake {
-    fn overlap(&self) -> Overlap {
-        self.overlap
-    }
-
-    fn claims_wait(&self) -> bool {
-        self.claims_wait.load(SeqCst)
-    }
-
+impl Commit for Fake {
     fn commit(&self, writes: Arc<Vec<Write>>) -> StoreFuture<'_, Replies> {
         Box::pin(async move {
             self.batches.lock().unwrap().push(writes.iter().map(mark_of).collect());
@@ -163,169 +146,17 @@ impl Store for Fake {
         })
     }
 
-    fn job(&self, _: &Scope, _: JobId) -> StoreFuture<'_, Option<Job>> {
-        unasked()
-    }
-    fn newest_of_task(&self, _: &Scope, _: &TaskId) -> StoreFuture<'_, Option<Job>> {
-        unasked()
-    }
-    fn payload(&self, _: &Scope, _: JobId) -> StoreFuture<'_, Option<String>> {
-        unasked()
-    }
-    fn last_output(&self, _: &Scope, _: JobId) -> StoreFuture<'_, Option<Output>> {
-        unasked()
-    }
-    fn progress(&self, _: &Scope, _: JobId) -> StoreFuture<'_, Option<Progress>> {
-        unasked()
-    }
-    fn events(&self, _: &Scope, _: JobId) -> StoreFuture<'_, Vec<Event>> {
-        unasked()
-    }
-    fn events_after(
-        &self,
-        _: &Scope,
-        _: JobId,
-        _: u64,
-        _: usize,
-    ) -> StoreFuture<'_, Option<EventsPage>> {
-        unasked()
-    }
-    fn verify(&self, _: &Scope, _: JobId) -> StoreFuture<'_, Option<Verified>> {
-        unasked()
-    }
-    fn attempts(&self, _: &Scope, _: JobId, _: u32, _: usize) -> StoreFuture<'_, AttemptsPage> {
-        unasked()
-    }
-    fn letter(&self, _: &Scope, _: DlqId) -> StoreFuture<'_, Option<DeadLetter>> {
-        unasked()
-    }
-    fn approvals(&self, _: &Scope, _: DlqId) -> StoreFuture<'_, Vec<Approval>> {
-        unasked()
-    }
-    fn open_jobs(&self) -> StoreFuture<'_, Vec<Job>> {
-        unasked()
-    }
-    fn jobs(&self, _: JobFilter, _: Cursor) -> StoreFuture<'_, Page<Job>> {
-        unasked()
-    }
-    fn letters(&self, _: LetterFilter, _: Cursor) -> StoreFuture<'_, Page<DeadLetter>> {
-        unasked()
-    }
-    fn letter_groups(&self, _: &Scope, _: LetterState) -> StoreFuture<'_, LetterGroups> {
-        unasked()
-    }
-    fn sessions(&self) -> StoreFuture<'_, Vec<SessionView>> {
-        unasked()
-    }
-    fn listening(&self, _: &Scope) -> StoreFuture<'_, Vec<ListeningWorker>> {
-        unasked()
+    fn overlap(&self) -> Overlap {
+        self.overlap
     }
 
-    fn oldest_ready(&self, _: &Scope) -> StoreFuture<'_, Vec<OldestReady>> {
-        unasked()
+    fn claims_wait(&self) -> bool {
+        self.claims_wait.load(SeqCst)
     }
-    fn feed(&self, _: &Scope, _: u64, _: u32) -> StoreFuture<'_, Feed> {
-        unasked()
-    }
-    fn feed_end(&self) -> StoreFuture<'_, u64> {
-        unasked()
-    }
-    fn notes(&self, _: &TenantId, _: &About, _: u64, _: usize) -> StoreFuture<'_, Vec<FeedEvent>> {
-        unasked()
-    }
-    fn acts(&self, _: &Scope, _: u64, _: usize) -> StoreFuture<'_, Vec<FeedEvent>> {
-        unasked()
-    }
-    fn token(&self, _: TokenId) -> StoreFuture<'_, Option<Token>> {
-        unasked()
-    }
-    fn tokens(&self, _: &Scope) -> StoreFuture<'_, Vec<Token>> {
-        unasked()
-    }
-    fn mark(&self, _: &MarkName) -> StoreFuture<'_, Option<u64>> {
-        unasked()
-    }
-    fn schedule(&self, _: &TenantId, _: &ScheduleName) -> StoreFuture<'_, Option<Schedule>> {
-        unasked()
-    }
-    fn schedules(
-        &self,
-        _: &TenantId,
-        _: Option<&ScheduleName>,
-        _: usize,
-    ) -> StoreFuture<'_, Vec<Schedule>> {
-        unasked()
-    }
-    fn inbox_result(&self, _: &Scope, _: JobId) -> StoreFuture<'_, Option<InboxResult>> {
-        unasked()
-    }
-    fn prune(&self, _: Retention, _: usize) -> StoreFuture<'_, Pruned> {
-        unasked()
-    }
-    fn counts(&self, _: &Scope) -> StoreFuture<'_, Vec<(String, String, u64)>> {
-        unasked()
-    }
-    fn raise_incarnation(&self) -> StoreFuture<'_, ()> {
-        unasked()
-    }
-    fn ready(&self) -> Listener {
-        never()
-    }
-    fn sooner(&self) -> Listener {
-        never()
-    }
-    fn due(&self, _: usize) -> StoreFuture<'_, Due> {
-        unasked()
-    }
-    fn follow_ups(&self, _: usize) -> StoreFuture<'_, Vec<StoredFollowUp>> {
-        unasked()
-    }
-    fn open_children(
-        &self,
-        _: &TenantId,
-        _: JobId,
-        _: Option<JobId>,
-        _: usize,
-    ) -> StoreFuture<'_, Vec<JobId>> {
-        unasked()
-    }
-    fn vouch(&self, _: &WorkerId) -> StoreFuture<'_, ()> {
-        unasked()
-    }
-    fn stop_vouching(&self, _: &WorkerId) -> StoreFuture<'_, ()> {
-        unasked()
-    }
-    fn dead_workers(&self) -> StoreFuture<'_, Vec<WorkerId>> {
-        unasked()
-    }
-    fn held_by(&self, _: &WorkerId, _: usize) -> StoreFuture<'_, Vec<(TenantId, JobId, u64)>> {
-        unasked()
-    }
-    fn rules(&self) -> StoreFuture<'_, Vec<windlass_kernel::Rule>> {
-        unasked()
-    }
-    fn standing(
-        &self,
-        _: &Scope,
-        _: JobId,
-    ) -> StoreFuture<'_, Option<windlass_store::read::Standing>> {
-        unasked()
-    }
+
     fn health(&self) -> StoreFuture<'_, ()> {
-        unasked()
+        panic!("the Committer only commits")
     }
-    fn clock(&self) -> ClockStanding {
-        ClockStanding::Agrees
-    }
-}
-
-/// Nobody will ever be told anything.
-fn never() -> Listener {
-    Bell::default().listen()
-}
-
-fn unasked<T>() -> StoreFuture<'static, T> {
-    panic!("the Committer only commits")
 }
 
 /// How `run` ended.

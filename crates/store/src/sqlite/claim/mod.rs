@@ -1,0 +1,6 @@
+//! Claims: what can be claimed, what rules allow, and who gets it.
+
+pub(super) mod grant;
+pub(super) mod names;
+pub(super) mod ready;
+pub(super) mod rules;

@@ -250,6 +250,10 @@ impl Rich {
         }
         user.sql("COMMIT");
         assert!(self.commit(Vec::new(), self.world.now).is_empty());
+        // The store's own look at the inbox may be promoting at this moment, and then the commit took nothing. A read of a
+        // job that waits in the inbox returns when it was promoted.
+        let last = JobId::from_u128(id);
+        assert_eq!(self.wait(self.store.job(&Scope::Every, last)), None, "it was refused");
     }
 
     /// Is there a job in each state that a row can have, and a dead letter that is open?
